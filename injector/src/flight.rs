@@ -21,8 +21,7 @@ use parking_lot::Mutex;
 use trace::event::Unobserved;
 use trace::header::{state, HEADER_BYTES};
 use trace::{Header, Source};
-use verdict::output::report;
-use verdict::output::report::{Report, ReportOptions};
+use verdict::output::report::{self, Report, ReportOptions};
 use verdict::output::sentence;
 use verdict::run::complete_to;
 use verdict::run::Span;
@@ -30,12 +29,13 @@ use verdict::sites::{Site, Sites};
 use verdict::text::duration::long;
 use verdict::{Run, Window};
 
-use crate::drain::RECORDER;
-use crate::settings::Settings;
+use crate::boot::attach;
+use crate::collector::drain::RECORDER;
+use crate::duty_cycle::{alarm, Reason, UnderWay};
+use crate::platform::settings::Settings;
+use crate::platform::threads::{spawn_quietly, Signal};
+use crate::platform::{clock, descriptors, lifecycle, say};
 use crate::store::image::Image;
-use crate::threads::{spawn_quietly, Signal};
-use crate::windows::{alarm, Reason, UnderWay};
-use crate::{attach, clock, descriptors, lifecycle, say};
 
 /// Traces a process.
 const MAX_TRACES: u64 = 10;

@@ -8,6 +8,7 @@
 //! run loses it. A disk that takes its time holds up the thread that writes (`recording/writer.rs`)
 //! and nothing else.
 
+pub(crate) mod crashes;
 pub(crate) mod folders;
 pub(crate) mod writer;
 
@@ -24,8 +25,8 @@ use trace::header::{state, STATE_AT, VALID_FROM_AT};
 use trace::segment::{SegmentHeader, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, TRACK_DEFINITIONS};
 use trace::{place, Header, Loss};
 
-use crate::descriptors::{identity_of, out_of_the_way, status_of};
-use crate::losses;
+use crate::platform::descriptors::{identity_of, out_of_the_way, status_of};
+use crate::platform::losses;
 use crate::store::image::{self, Image};
 use crate::store::Snapshot;
 use folders::{open_private, owner, private_directories};

@@ -16,14 +16,16 @@ use std::time::{Duration, Instant};
 use spool::retention;
 use trace::Loss;
 
-use crate::drain::RECORDER;
-use crate::guard::guard;
+use crate::boot::attach;
+use crate::collector::drain::RECORDER;
+use crate::collector::flush;
+use crate::platform::guard::guard;
+use crate::platform::settings::Settings;
+use crate::platform::threads::Signal;
+use crate::platform::{clock, descriptors, heap, lifecycle, losses, say};
+use crate::recording::crashes;
 use crate::recording::writer;
-use crate::settings::Settings;
-use crate::threads::Signal;
-use crate::{
-    attach, clock, control, crashes, descriptors, flight, flush, heap, lifecycle, losses, recording, say,
-};
+use crate::{control, flight, recording};
 
 pub(crate) mod handler;
 

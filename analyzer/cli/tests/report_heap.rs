@@ -15,7 +15,7 @@ mod million;
 #[global_allocator]
 static HEAP: heap::Counting = heap::Counting;
 
-/// The image of the recording: 40 % of 256 MB (`injector/src/attach.rs`, IMAGE_SHARE).
+/// The image of the recording: 40 % of 256 MB (`injector/src/boot/attach.rs`, IMAGE_SHARE).
 const IMAGE_MB: f64 = 0.4 * 256.0;
 /// What image and report may take together.
 const LIMIT_MB: f64 = 200.0;

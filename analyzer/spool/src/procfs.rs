@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the kernel tells of a process in /proc, and of this boot. Everyone who reads `stat` or
-//! `maps` reads them here, but where nothing may be allocated (`injector/src/imports.rs`).
+//! `maps` reads them here, but where nothing may be allocated (`injector/src/hooks/imports.rs`).
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};

@@ -12,9 +12,11 @@ use std::sync::atomic::{fence, AtomicBool, AtomicU8, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::drain::{self, RECORDER};
-use crate::threads::spawn_quietly;
-use crate::{clock, descriptors, lifecycle, program, recording};
+use crate::collector::drain::{self, RECORDER};
+use crate::platform::threads::spawn_quietly;
+use crate::platform::{clock, descriptors, lifecycle};
+use crate::recording;
+use crate::sources::marks::program;
 
 mod client;
 mod place;

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use spool::socket_probe;
 
-use crate::descriptors::{identity_of, out_of_the_way};
+use crate::platform::descriptors::{identity_of, out_of_the_way};
 
 /// Who is let in between two looks; more wait in front or are refused by the kernel.
 const BACKLOG: i32 = 8;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use trace::{place, setting};
 
-use crate::environment;
+use crate::platform::environment;
 
 /// File systems where a write may wait for another machine.
 const NETWORK: &[u64] = &[

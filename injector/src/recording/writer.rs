@@ -17,10 +17,12 @@ use spool::{leftovers, retention};
 use trace::{Header, Loss};
 
 use super::SpoolWriter;
+use crate::boot::attach;
+use crate::platform::threads::{spawn_quietly, Signal};
+use crate::platform::{clock, descriptors, losses};
+use crate::shutdown;
 use crate::store::image::Image;
 use crate::store::{Snapshot, Store};
-use crate::threads::{spawn_quietly, Signal};
-use crate::{attach, clock, descriptors, losses, shutdown};
 
 /// What is to be done with the file.
 enum Order {

@@ -186,10 +186,12 @@ mod tests {
         let mut both = [one_cpu(), one_cpu()];
         let mut children = Children::default();
         std::thread::sleep(Duration::from_millis(100)); // each is what taskset becomes
-        children.look(crate::clock::monotonic(), |_| panic!("a first look has nothing to compare with"));
+        children.look(crate::platform::clock::monotonic(), |_| {
+            panic!("a first look has nothing to compare with")
+        });
         std::thread::sleep(Duration::from_millis(600));
         let mut waited = HashMap::new();
-        children.look(crate::clock::monotonic(), |e| {
+        children.look(crate::platform::clock::monotonic(), |e| {
             waited.insert(e.a, e.correlation);
         });
         for child in &mut both {
@@ -206,10 +208,12 @@ mod tests {
         let mut busy = Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("sh");
         let mut idle = Command::new("sleep").arg("20").spawn().expect("sleep");
         let mut children = Children::default();
-        children.look(crate::clock::monotonic(), |_| panic!("a first look has nothing to compare with"));
+        children.look(crate::platform::clock::monotonic(), |_| {
+            panic!("a first look has nothing to compare with")
+        });
         std::thread::sleep(Duration::from_millis(600));
         let mut seen = HashMap::new();
-        children.look(crate::clock::monotonic(), |e| {
+        children.look(crate::platform::clock::monotonic(), |e| {
             seen.insert(e.a, e);
         });
         for child in [&mut busy, &mut idle] {

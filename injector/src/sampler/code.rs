@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 use super::python::Python;
 use super::remote::{i32_at, u64_at};
-use crate::python::code::{self, Code, Memory};
-use crate::python::interpreter::Interpreter;
-use crate::python::layout::threads::{Layout, UNICODE_HASH};
-use crate::python::walk::RawFrame;
+use crate::sources::python::code::{self, Code, Memory};
+use crate::sources::python::interpreter::Interpreter;
+use crate::sources::python::layout::threads::{Layout, UNICODE_HASH};
+use crate::sources::python::walk::RawFrame;
 
 /// A name, kept once.
 pub(super) type Text = Arc<[u8]>;

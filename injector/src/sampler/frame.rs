@@ -4,7 +4,7 @@
 
 use super::python::Python;
 use super::remote::{i32_at, u64_at};
-use crate::python::layout::frames::Instruction;
+use crate::sources::python::layout::frames::Instruction;
 
 /// Owner of the frame of a function that runs.
 const OWNED_BY_THREAD: u8 = 0;

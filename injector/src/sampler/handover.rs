@@ -12,10 +12,10 @@ use trace::event::{Event, Kind};
 use trace::Loss;
 
 use super::code::Text;
-use crate::losses;
-use crate::program::Capture;
+use crate::duty_cycle::Pauses;
+use crate::platform::losses;
+use crate::sources::marks::program::Capture;
 use crate::store::Store;
-use crate::windows::Pauses;
 
 /// What waits for the drain thread at most: 16 threads at 100 Hz for two seconds.
 const QUEUE_CAPACITY: usize = 4096;

@@ -13,7 +13,7 @@ use super::python::PyThread;
 use super::stack::{Guess, Stack, Why};
 use super::threads::{clock_of, thread_clock};
 use super::Sampler;
-use crate::clock;
+use crate::platform::clock;
 
 /// Holders remembered: few threads compute in Python at a time.
 const MAX_HOLDERS: usize = 16;

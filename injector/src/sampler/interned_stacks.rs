@@ -9,7 +9,7 @@ use trace::Loss;
 use super::code::Codes;
 use super::handover::{put, Frame, Item};
 use super::stack::Frames;
-use crate::losses;
+use crate::platform::losses;
 
 /// Distinct stacks told at most.
 const MOST_STACKS: usize = 8192;

@@ -12,7 +12,7 @@
 //! looks more rarely. Above 1 % of a CPU it halves its rate.
 //!
 //! Never in a forked child (its thread is not there), nothing while the program wants nothing
-//! recorded, and between windows only while a step does not come (`windows/pauses.rs`).
+//! recorded, and between windows only while a step does not come (`duty_cycle/pauses.rs`).
 
 mod cgroup;
 mod child_waits;
@@ -39,8 +39,10 @@ use trace::event::{sample, Event, Gauge, Kind};
 pub(crate) use counts::spent;
 pub(crate) use handover::Taker;
 
-use crate::cupti::buffers;
-use crate::{attach, clock, descriptors, lifecycle, store};
+use crate::boot::attach;
+use crate::platform::{clock, descriptors, lifecycle};
+use crate::sources::cupti::buffers;
+use crate::store;
 use children::Children;
 use code::Codes;
 use counts::{CPU, LOOKS, MOVED, OUTER};

@@ -17,8 +17,9 @@ use std::time::Duration;
 use trace::event::Gauge;
 
 use super::handover::{devices, gauge, is_wanted, put, Item};
-use crate::cupti::{choose, session};
-use crate::{clock, devices, guard, lifecycle};
+use crate::platform::{clock, guard, lifecycle};
+use crate::sources::cupti::devices;
+use crate::sources::cupti::{choose, session};
 
 /// Between two readings, ms.
 const PERIOD_MS: u64 = 1000;
@@ -62,7 +63,7 @@ extern "C" fn at_exit() {
         STOP.store(true, Ordering::SeqCst);
         let mut left = 50;
         while BUSY.load(Ordering::SeqCst) && left > 0 && lifecycle::get() != lifecycle::State::Inert {
-            crate::attach::pause(1);
+            crate::boot::attach::pause(1);
             left -= 1;
         }
     });

@@ -13,8 +13,8 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::cupti::names::read_memory;
-use crate::memory;
+use crate::platform::memory;
+use crate::sources::cupti::names::read_memory;
 
 /// Places a call takes at most (IOV_MAX).
 const MAX_IOVECS: usize = 1024;
@@ -230,7 +230,7 @@ mod tests {
         assert_eq!((u64_at(batch.bytes(first), 0), batch.bytes(second)), (a, &b[..]));
         assert_eq!(i32_at(batch.bytes(first), 4), 0x1122_3344);
         assert!(batch.want(0, 8).is_none() && batch.want(u64::MAX - 8, 8).is_none());
-        let page = crate::memory::map(4096, true).unwrap().as_ptr();
+        let page = crate::platform::memory::map(4096, true).unwrap().as_ptr();
         assert_eq!(word(page as u64), Some(0));
         // SAFETY: a mapping of our own that nobody else knows.
         unsafe { libc::munmap(page.cast(), 4096) };

@@ -38,7 +38,7 @@ use super::code::{head_bytes, Codes, Head};
 use super::frame::{decode, frame_bytes, Frame};
 use super::python::{PyThread, Python};
 use super::remote::{self, is_address, u64_at, Batch, Memory, Own, Slot};
-use crate::python::walk::RawFrame;
+use crate::sources::python::walk::RawFrame;
 
 /// Frames of Python followed at most: of these [`MAX_FRAMES`] are kept, the innermost, where some
 /// are not shown (see [`Codes::is_incomplete`]). So a stack that was cut has as many as that, and

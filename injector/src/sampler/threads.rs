@@ -6,7 +6,7 @@
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
-use crate::descriptors::{identity_of, out_of_the_way};
+use crate::platform::descriptors::{identity_of, out_of_the_way};
 
 /// A file of /proc that is read again and again.
 struct ProcFile {

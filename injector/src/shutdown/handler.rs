@@ -12,8 +12,10 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::guard::guard;
-use crate::{attach, crashes, lifecycle};
+use crate::boot::attach;
+use crate::platform::guard::guard;
+use crate::platform::lifecycle;
+use crate::recording::crashes;
 
 extern "C" {
     /// `on_exit(3)`: like `atexit`, but the handler is told the status.

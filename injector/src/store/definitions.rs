@@ -53,7 +53,7 @@ impl Store {
             return id;
         }
         if !self.dictionary.has_room() {
-            crate::losses::add(trace::Loss::DefinitionsFull, 1);
+            crate::platform::losses::add(trace::Loss::DefinitionsFull, 1);
             return 0;
         }
         let id = self.dictionary.fresh_id();
@@ -69,7 +69,7 @@ impl Store {
             return id;
         }
         if !self.dictionary.has_room() {
-            crate::losses::add(trace::Loss::DefinitionsFull, 1);
+            crate::platform::losses::add(trace::Loss::DefinitionsFull, 1);
             return 0;
         }
         let id = self.dictionary.fresh_id();

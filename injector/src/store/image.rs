@@ -10,7 +10,7 @@ use trace::header::{HEADER_BYTES, VALID_FROM_AT};
 use trace::segment::{SEGMENT_BYTES, SEGMENT_HEADER_BYTES};
 use trace::Source;
 
-use crate::memory;
+use crate::platform::memory;
 use crate::ring::segment::Cells;
 
 /// The memory was given back.

@@ -25,7 +25,7 @@ use trace::segment::{
 };
 use trace::{Header, Loss};
 
-use crate::losses;
+use crate::platform::losses;
 use image::Image;
 
 /// Tracks with segments of their own; streams and threads beyond share the overflow track.

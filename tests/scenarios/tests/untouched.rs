@@ -103,7 +103,7 @@ fn a_process_that_never_touches_cuda_is_not_touched() {
             })
             .filter(|f| **f != own)
             // the names of the parts of the program's own file: whether it holds code for GPUs
-            // (`windows/linked_in.rs`)
+            // (`duty_cycle/linked_in.rs`)
             .filter(|f| **f != "/proc/self/exe")
             .filter(|f| {
                 let file = f.rsplit('/').next().unwrap_or("");

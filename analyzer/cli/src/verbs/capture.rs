@@ -91,7 +91,7 @@ const CONTEXT: u64 = 3_000_000_000;
 /// for so long without one of another kind, ns: within one step its layers, or an optimizer's
 /// launches for each parameter, have a period, too, until they end (H100: 20 steps of 0.17 ms were
 /// told in one of 47 ms). As long as a step's anchor has to come evenly
-/// (`injector/src/windows/step_clock.rs`).
+/// (`injector/src/duty_cycle/step_clock.rs`).
 const UNBROKEN: u64 = 2_000_000_000;
 /// Else, or where they may be parts of longer ones all the same, once so much was observed, ns.
 const DOUBTED: u64 = 10_000_000_000;

@@ -129,8 +129,8 @@ fn losses_inside_the_valid_span_make_no_verdict_possible() {
     assert!(a.coverage.overwritten);
 }
 
-/// Calls that a full ring lost are marked when they are lost (`injector/src/drain/lost.rs`); marks
-/// as old as what was overwritten are gone with it.
+/// Calls that a full ring lost are marked when they are lost
+/// (`injector/src/collector/drain/lost.rs`); marks as old as what was overwritten are gone with it.
 #[test]
 fn what_was_lost_before_the_first_mark_that_is_left_was_lost_before_the_valid_span() {
     let events = healthy().launches * 2;

@@ -20,7 +20,8 @@ const NODE_ATTACHED_NS: u64 = 1200;
 /// Where anything was launched it cost this at most, if not more: kernels that begin a little
 /// later, where the GPU is the limit (docs/run-cost.md).
 const MIN_UPPER_BOUND: f64 = 0.01;
-/// As much is taken to be lost while nothing is known (`injector/src/windows/budget.rs`, `BOUND`).
+/// As much is taken to be lost while nothing is known (`injector/src/duty_cycle/budget.rs`,
+/// `BOUND`).
 const UNKNOWN_COST: f64 = 0.3;
 
 /// The share of the time in which everything is recorded that is lost to it, 0 to 1.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Pauses between windows, where nothing of CUPTI was on: steps that did not come while the
-//! recorder's sampler looked (`injector/src/windows/pauses.rs`). What comes every 30 s is seen
+//! recorder's sampler looked (`injector/src/duty_cycle/pauses.rs`). What comes every 30 s is seen
 //! there although seven seconds were recorded.
 
 use trace::event::Unobserved;

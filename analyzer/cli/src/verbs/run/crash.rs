@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command died of a signal that tells of a fault: its next starts stay without gapprobe
-//! (`injector/src/crashes.rs` reads what is written here). Only where gapprobe was in it: a
-//! recording that was not ended, or a start that died while it was attached to.
+//! (`injector/src/recording/crashes.rs` reads what is written here). Only where gapprobe was in it:
+//! a recording that was not ended, or a start that died while it was attached to.
 
 use std::fs;
 use std::io::{self, Write};

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Did the command use CUDA at all? The library says nothing where it did not, and leaves nothing.
 //! So the run leaves an empty file in each private folder (`trace::place::run_mark`), and the first
-//! process that records, or says why it does not, takes it away (`injector/src/crashes.rs`). Where
-//! all are still there, and no summary came from elsewhere, there was nothing to record: so far,
-//! where processes of the run go on. In all doubt nothing is said.
+//! process that records, or says why it does not, takes it away
+//! (`injector/src/recording/crashes.rs`). Where all are still there, and no summary came from
+//! elsewhere, there was nothing to record: so far, where processes of the run go on. In all doubt
+//! nothing is said.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};

@@ -7,10 +7,10 @@ use std::ffi::c_int;
 use std::ops::Range;
 
 use super::super::*;
-use crate::python::interpreter::Interpreter;
-use crate::python::layout::frames;
-use crate::python::layout::threads::Layout;
 use crate::sampler::frame::OWNED_BY_C;
+use crate::sources::python::interpreter::Interpreter;
+use crate::sources::python::layout::frames;
+use crate::sources::python::layout::threads::Layout;
 
 const STATE: u64 = 0x10_0000;
 const C_FRAME: u64 = 0x11_0000;

@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! From the loader's call to the first recorded event: what the environment says, whether another
+//! copy of us or another tool is here, attaching, and what the library exports. The only room that
+//! knows all others.
+
+pub(crate) mod attach;
+#[cfg(not(test))]
+mod build_note;
+mod copies;
+pub(crate) mod exports;

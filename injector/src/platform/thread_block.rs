@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT
+//! What we keep per thread: 32 bytes of thread-local memory, zero at first, without destructor and
+//! without the allocation that a dynamic TLS access may make on a thread's first touch.
+//!
+//! Rust has no stable way to ask for the initial-exec TLS model, so on x86-64 the block is declared
+//! and addressed in assembly: its offset from the thread pointer is fixed when the library is
+//! loaded (32 bytes of the static surplus where the driver, not LD_PRELOAD, loads us).
+
+use std::cell::Cell;
+
+/// The block. Only the owning thread reads or writes it.
+#[repr(C)]
+pub(crate) struct ThreadBlock {
+    /// Address of the thread's ring slot in the pool; 0 = none yet, 1 = none to be had (overflow
+    /// ring).
+    pub(crate) ring: Cell<usize>,
+    /// Correlation id of the outermost API call the thread is in; 0 = none.
+    pub(crate) outer: Cell<u32>,
+    /// Kernel thread id, 0 = not asked yet.
+    pub(crate) tid: Cell<u32>,
+    /// A range's slot was refused since the last one stored (see `hostpool::push_ranges`).
+    pub(crate) gap: Cell<bool>,
+    /// It is in a synchronizing call that is counted (see `duty_cycle::sync_clock`).
+    pub(crate) in_sync: Cell<bool>,
+    /// Number of its slot, from 1 on; 0: it has not launched (see `duty_cycle::thread_slots`).
+    pub(crate) slot: Cell<u8>,
+    /// Launches before it came to the safepoint for the first time.
+    pub(crate) unhooked: Cell<u64>,
+}
+
+#[cfg(target_arch = "x86_64")]
+std::arch::global_asm!(
+    ".section .tbss.gapprobe_thread_block,\"awT\",@nobits",
+    ".globl gapprobe_thread_block",
+    ".hidden gapprobe_thread_block",
+    ".type gapprobe_thread_block,@object",
+    ".size gapprobe_thread_block,32",
+    ".p2align 4",
+    "gapprobe_thread_block:",
+    ".zero 32",
+    ".previous",
+);
+
+/// Runs `f` on the calling thread's block.
+#[cfg(target_arch = "x86_64")]
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
+    let block: *const ThreadBlock;
+    // SAFETY: reads the thread pointer and the block's offset from it; no memory is written, no
+    // flag kept.
+    unsafe {
+        std::arch::asm!(
+            "mov {b}, qword ptr [rip + gapprobe_thread_block@GOTTPOFF]",
+            "add {b}, qword ptr fs:[0]",
+            b = out(reg) block,
+            options(nostack, pure, readonly),
+        );
+    }
+    // SAFETY: the block is 32 zero-initialised bytes of this thread, valid for the thread's life,
+    // and only reached here.
+    f(unsafe { &*block })
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+std::thread_local! {
+    static BLOCK: ThreadBlock =
+        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), in_sync: Cell::new(false), slot: Cell::new(0), unhooked: Cell::new(0) } };
+}
+
+/// Runs `f` on the calling thread's block.
+#[cfg(not(target_arch = "x86_64"))]
+#[inline]
+pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
+    BLOCK.with(f)
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn each_thread_has_its_own_zeroed_block() {
+        let address =
+            |b: &super::ThreadBlock| (b as *const super::ThreadBlock as usize, b.outer.get(), b.ring.get());
+        super::with(|b| b.outer.set(5));
+        let here = super::with(address);
+        let there = std::thread::scope(|s| s.spawn(|| super::with(address)).join()).unwrap();
+        assert_eq!((here.1, there.1, there.2), (5, 0, 0));
+        assert_ne!(here.0, there.0);
+        assert_eq!(here.0 % 8, 0);
+        super::with(|b| b.outer.set(0));
+    }
+}

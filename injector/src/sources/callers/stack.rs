@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT (`mapped_from`, `copy`), COLD (`prepare`)
+//! How far up a stack may be read without asking the kernel.
+//!
+//! The page that a frame lies on is there. What lies above it is known of the main thread's stack
+//! alone, which is one piece up to the block that the kernel put there at exec. Any other stack may
+//! be a coroutine's or a signal handler's, and end with the page.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use spool::procfs::Mapping;
+
+const PAGE: u64 = 4096;
+/// The kernel leaves 128 MiB free below the top of the main thread's stack for its growth, whatever
+/// its limit (Linux, arch/x86/mm/mmap.c: `gap_min`): in half of that there is nothing else.
+const ROOM: u64 = 64 << 20;
+
+/// The main thread's stack, from the lowest address it may have grown to, up to what the kernel put
+/// above its frames. 0: not known.
+static LOW: AtomicU64 = AtomicU64::new(0);
+static HIGH: AtomicU64 = AtomicU64::new(0);
+
+/// Looks where the main thread's stack is. COLD, once.
+pub(super) fn prepare() {
+    // SAFETY: takes a number, returns one.
+    let above = unsafe { libc::getauxval(libc::AT_RANDOM) };
+    let mapped: Vec<Range<u64>> = Mapping::all("/proc/self/maps").map(|m| m.at).collect();
+    if let Some(low) = lowest(&mapped, above) {
+        HIGH.store(above, Ordering::Relaxed);
+        LOW.store(low, Ordering::Release);
+    }
+}
+
+/// The lowest address that the stack below `above` may grow to with nothing else on the way.
+fn lowest(mapped: &[Range<u64>], above: u64) -> Option<u64> {
+    let Range { start: from, end: to } = mapped.iter().find(|m| m.contains(&above))?.clone();
+    let low = from.min(to.checked_sub(ROOM)?);
+    let alone = !mapped.iter().any(|m| m.start < from && m.end > low);
+    Some(if alone { low } else { from })
+}
+
+/// Bytes that can be read from a frame's place on.
+#[inline]
+pub(super) fn mapped_from(at: u64) -> u64 {
+    let to_page = PAGE - at % PAGE;
+    // Acquire pairs with the Release of `prepare`: with the one the other is there.
+    let low = LOW.load(Ordering::Acquire);
+    let high = HIGH.load(Ordering::Relaxed);
+    // a frame that is in use: the main thread's stack goes on from there without a hole
+    match low != 0 && (low..high).contains(&at) {
+        true => to_page.max(high - at),
+        false => to_page,
+    }
+}
+
+/// Copies what can be read of a stack from a frame's place on; how many bytes.
+///
+/// # Safety
+/// `at` lies in a frame that does not end before this returns.
+#[inline]
+pub(super) unsafe fn copy(at: u64, out: &mut [u8]) -> usize {
+    let length = usize::try_from(mapped_from(at)).unwrap_or(0).min(out.len());
+    // One instruction, not Rust's copy: these are the frames of functions that run, of which
+    // nothing is known to the compiler.
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: `length` bytes are mapped from `at` on (`mapped_from`: the frame's page, or the stack
+    // above it), and belong to this thread's own frames, which wait for us; `out` has room for
+    // them. The direction flag is clear (ABI).
+    unsafe {
+        std::arch::asm!("rep movsb", inout("rcx") length => _, inout("rsi") at => _,
+            inout("rdi") out.as_mut_ptr() => _, options(nostack, preserves_flags));
+    }
+    length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::platform::memory;
+
+    #[test]
+    fn the_main_stack_may_grow_where_nothing_else_is() {
+        let library = 0x7f00_0000_0000..0x7f00_0000_1000;
+        let stack = 0x7ffc_0000_0000..0x7ffc_0002_1000;
+        let vvar = 0x7ffc_000f_0000..0x7ffc_000f_4000;
+        let mut maps = vec![library, stack, vvar];
+        assert_eq!(lowest(&maps, 0x7ffc_0001_fff0), Some(0x7ffc_0002_1000 - ROOM));
+        assert_eq!(lowest(&maps, 0x7ffc_0002_1000), None, "behind its end");
+        assert_eq!(lowest(&[], 1), None);
+        maps.push(0x7ffb_ffff_0000..0x7ffb_ffff_1000);
+        assert_eq!(lowest(&maps, 0x7ffc_0001_fff0), Some(0x7ffc_0000_0000));
+    }
+
+    #[test]
+    fn of_a_foreign_stack_one_page_is_read() {
+        let page = memory::map(2 * 4096, true).unwrap().as_ptr();
+        // SAFETY: the second page of a mapping of our own that nobody else knows.
+        unsafe { libc::munmap(page.wrapping_add(4096).cast(), 4096) };
+        // SAFETY: inside of the first page.
+        unsafe { page.wrapping_add(4088).cast::<u64>().write(7) };
+        let mut out = [1u8; 8192];
+        // SAFETY: inside of the first page, which stays.
+        assert_eq!(unsafe { copy(page as u64 + 4000, &mut out) }, 96);
+        assert_eq!(out[88..97], [7, 0, 0, 0, 0, 0, 0, 0, 1]);
+    }
+
+    /// (Tests run on threads: to them their own stack is a foreign one.)
+    #[test]
+    fn the_main_threads_stack_is_known_to_its_end() {
+        prepare();
+        let (low, high) = (LOW.load(Ordering::Relaxed), HIGH.load(Ordering::Relaxed));
+        assert!(low != 0 && high - low <= ROOM, "{low:x} {high:x}");
+        assert_eq!(mapped_from(high - 10_000), 10_000.max(PAGE - (high - 10_000) % PAGE));
+        let here = 0u64;
+        let at = std::ptr::from_ref(&here) as u64;
+        assert_eq!(mapped_from(at), PAGE - at % PAGE, "a thread's stack");
+    }
+}

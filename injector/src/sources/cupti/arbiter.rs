@@ -1,0 +1,291 @@
+// SPDX-License-Identifier: Apache-2.0
+// COLD
+//! Between CUPTI and its other clients. Our library exports the five CUPTI functions through which
+//! a client takes over (`exports.rs`); PyTorch's calls arrive here first (measured on the H200).
+//!
+//! * `cuptiSubscribe`: we give our subscription up, then forward.
+//! * `cuptiActivityRegisterCallbacks`: we flush, wait for flushes of ours that are under way (what
+//!   they hand out later would be handed to the other, which frees it), switch everything of ours
+//!   off (a kind left on leaks into the other's trace) and step aside; the span until we are back
+//!   is recorded as unobserved, never as idle. What the other has switched on before it (Proton
+//!   does) went off with it, and goes on again once the buffers are its own.
+//! * when all kinds the other switched on are off again and it has flushed, the drain thread has us
+//!   re-armed, while no thread launches (`duty_cycle::safepoint`);
+//! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved.
+//!   The same where a client has another copy of libcupti.
+//!
+//! Clients that resolve these functions by `dlsym` are led here too (`reroute`).
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+use cupti_sys::{Cupti, CuptiResult};
+use trace::Loss;
+
+use super::{buffers, choose, session};
+use crate::collector::{drain, flush};
+use crate::duty_cycle::{self, safepoint};
+use crate::platform::guard::guard;
+use crate::platform::{clock, heap, lifecycle, losses};
+
+static YIELDED_AT: AtomicU64 = AtomicU64::new(0);
+/// Kinds the other client has on, one bit each.
+static THEIR_KINDS: AtomicU64 = AtomicU64::new(0);
+static THEY_FLUSHED: AtomicBool = AtomicBool::new(false);
+/// Some of these went off with ours: CUPTI has one switch a kind.
+static THEIRS_WENT_OFF: AtomicBool = AtomicBool::new(false);
+static LAST_CALL: AtomicU64 = AtomicU64::new(0);
+/// Another client tore CUPTI down: re-enabling after that has crashed processes with CUDA graphs
+/// (H200).
+static TORN_DOWN: AtomicBool = AtomicBool::new(false);
+
+/// The buffers that CUPTI has are another client's: they are handed over again with the next
+/// window.
+static BUFFERS_WERE_THEIRS: AtomicBool = AtomicBool::new(false);
+
+/// Calls of the other that are under way and take long: it registers its buffers (and waits for
+/// us), or it flushes.
+static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
+
+/// After the other's last call of any kind we wait this long before we re-arm, ns.
+const SETTLE: u64 = 300_000_000;
+/// ... and this long where it switched its kinds off but was never seen to flush.
+const SETTLE_UNFLUSHED: u64 = 5_000_000_000;
+
+/// Where no launch was seen for so long, ns, there is no safepoint to wait at.
+const NO_LAUNCH: u64 = 1_000_000_000;
+
+/// Another client has the activity buffers.
+pub(crate) fn is_yielded() -> bool {
+    YIELDED_AT.load(Ordering::SeqCst) != 0
+}
+
+/// Are the buffers another client's? From now on they are ours again.
+pub(crate) fn buffers_were_theirs() -> bool {
+    BUFFERS_WERE_THEIRS.swap(false, Ordering::AcqRel)
+}
+
+/// The real functions: ours if attached, else of whatever libcupti is mapped by now. `None`: no
+/// CUPTI in the process.
+pub(crate) fn real() -> Option<Cupti> {
+    if let Some(session) = session::get() {
+        return Some(session.cupti);
+    }
+    choose::driver()?; // some releases crash on any call without it
+    let library = choose::already_mapped()?;
+    // SAFETY: an open handle, kept for ever; libcupti by name.
+    unsafe { cupti_sys::open_handle(library.handle.as_ptr()) }.ok()
+}
+
+/// The real functions if we are attached. Where the search for them failed (a fault of ours) the
+/// client's call still arrives.
+pub(crate) fn attached() -> Option<Cupti> {
+    session::get().map(|s| s.cupti)
+}
+
+/// After a fault gapprobe is off, but CUPTI still records for us, and has buffers of ours: nothing
+/// of it may reach another client. Called where one of its calls is about to be forwarded;
+/// `takes_over`: the one that registers its buffers.
+pub(crate) fn after_fault(takes_over: bool) {
+    static DISARMED: AtomicBool = AtomicBool::new(false);
+    static TAKEN_OVER: AtomicBool = AtomicBool::new(false);
+    if losses::get(Loss::CaughtPanic) == 0 && !heap::has_ended_us() {
+        return;
+    }
+    guard((), || {
+        if is_yielded() || TAKEN_OVER.load(Ordering::Acquire) {
+            return;
+        }
+        let Some(session) = session::get() else { return };
+        if !DISARMED.swap(true, Ordering::AcqRel) && THEIR_KINDS.load(Ordering::Acquire) == 0 {
+            session::give_up_subscription();
+            session::disable(session);
+        }
+        if takes_over {
+            TAKEN_OVER.store(true, Ordering::Release);
+            session::wait_for_flushes();
+            session::flush(true); // the other would free our buffers
+        }
+    });
+}
+
+fn note() {
+    LAST_CALL.store(clock::monotonic(), Ordering::Relaxed);
+}
+
+/// Before another client's `cuptiSubscribe` is forwarded.
+pub(crate) fn before_subscribe() {
+    note();
+    session::give_up_subscription();
+}
+
+/// Before another client's `cuptiActivityRegisterCallbacks` is forwarded.
+pub(crate) fn before_register() {
+    UNDER_WAY.fetch_add(1, Ordering::AcqRel);
+    note();
+    let Some(session) = session::get() else { return };
+    BUFFERS_WERE_THEIRS.store(true, Ordering::Release);
+    // who is about to come back has come back, or sees that we were here
+    drop(session::hold());
+    if lifecycle::is_live() && YIELDED_AT.load(Ordering::Acquire) == 0 {
+        // what is still queued comes back unfinished: it belongs to the span we do not observe,
+        // which begins with it
+        let since = flush::plain().min(clock::monotonic()).max(1);
+        session::flush(true);
+        YIELDED_AT.store(since, Ordering::SeqCst);
+        BUFFERS_WERE_THEIRS.store(true, Ordering::Release); // a window may have begun meanwhile
+        session::wait_for_flushes();
+        session::disable(session);
+        THEIRS_WENT_OFF.store(THEIR_KINDS.load(Ordering::Acquire) != 0, Ordering::Release);
+        session::flush_rest(session);
+        buffers::write_off_lent();
+        THEY_FLUSHED.store(false, Ordering::Relaxed);
+    }
+}
+
+/// It was forwarded.
+pub(crate) fn after_register() {
+    note();
+    if let (true, Some(session)) = (THEIRS_WENT_OFF.swap(false, Ordering::AcqRel), session::get()) {
+        // not before: a buffer of ours that is lent to such a kind would be handed to the other,
+        // which frees it
+        let theirs = THEIR_KINDS.load(Ordering::Acquire);
+        for kind in (0..u64::BITS).filter(|kind| theirs >> kind & 1 != 0) {
+            // SAFETY: a kind that the other switched on with success.
+            session::ok(unsafe { (session.cupti.activity_enable)(kind) });
+        }
+    }
+    UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
+}
+
+/// Another client switched a kind on or off.
+pub(crate) fn on_kind(kind: u32, on: bool) {
+    note();
+    let bit = 1u64.checked_shl(kind).unwrap_or(0);
+    if on {
+        THEIR_KINDS.fetch_or(bit, Ordering::AcqRel);
+        THEY_FLUSHED.store(false, Ordering::Relaxed);
+    } else {
+        THEIR_KINDS.fetch_and(!bit, Ordering::AcqRel);
+    }
+}
+
+/// Another client begins to flush.
+pub(crate) fn before_flush() {
+    UNDER_WAY.fetch_add(1, Ordering::AcqRel);
+}
+
+/// Another client flushed.
+pub(crate) fn on_flush() {
+    note();
+    UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
+    THEY_FLUSHED.store(true, Ordering::Relaxed);
+}
+
+/// Another client tears CUPTI down: our kinds and subscription go with it, and we do not come back.
+pub(crate) fn before_finalize() {
+    note();
+    session::give_up_subscription();
+    TORN_DOWN.store(true, Ordering::Release);
+    YIELDED_AT.compare_exchange(0, clock::monotonic().max(1), Ordering::AcqRel, Ordering::Relaxed).ok();
+}
+
+/// Another client uses another copy of libcupti, and two in a process silence each other: we leave
+/// ours, for good. It may have begun at any time after `since`, ns: what was recorded from then on
+/// may be anything.
+pub(crate) fn leave(since: u64) {
+    if TORN_DOWN.swap(true, Ordering::AcqRel) || session::get().is_none() {
+        return;
+    }
+    session::give_up_subscription();
+    before_register();
+    UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
+    if is_yielded() {
+        YIELDED_AT.fetch_min(since.max(1), Ordering::SeqCst);
+    }
+}
+
+/// Have we left, or has another client torn CUPTI down?
+pub(crate) fn has_left() -> bool {
+    TORN_DOWN.load(Ordering::Acquire)
+}
+
+/// The span that was not observed when we came back, until the drain thread takes it. Begin and
+/// end, ns; 0: none.
+static AWAY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// The span that was not observed until we came back, once.
+pub(crate) fn take_span() -> Option<(u64, u64)> {
+    let [from, to] = &AWAY;
+    // Acquire pairs with the Release of `return_at_rest`: with the end the begin is there.
+    let ended = to.swap(0, Ordering::Acquire);
+    (ended != 0).then(|| (from.load(Ordering::Relaxed), ended))
+}
+
+/// WARM, from the drain thread: has us re-armed once the other client is done. Returns the span
+/// that was not observed.
+pub(crate) fn try_to_return() -> Option<(u64, u64)> {
+    let span = take_span();
+    if span.is_some() || YIELDED_AT.load(Ordering::Acquire) == 0 {
+        return span;
+    }
+    duty_cycle::see_launches();
+    if !is_over() {
+        return None;
+    }
+    if duty_cycle::has_launched_since(clock::monotonic().saturating_sub(NO_LAUNCH)) {
+        safepoint::want(safepoint::RETURN);
+        return None;
+    }
+    // nothing is launched, or nothing that is seen: then no moment is known to be better than this
+    // one
+    let held = session::hold()?;
+    return_now(&held)
+}
+
+/// As [`try_to_return`], by a thread that found no launch under way; waits for nothing. `false`:
+/// not now.
+pub(crate) fn return_at_rest() -> bool {
+    let Some(held) = session::try_hold() else { return false };
+    let Some((since, now)) = return_now(&held) else {
+        return YIELDED_AT.load(Ordering::Acquire) == 0 || !is_over();
+    };
+    let [from, to] = &AWAY;
+    from.store(since, Ordering::Relaxed);
+    to.store(now, Ordering::Release);
+    drain::wake();
+    true
+}
+
+/// Does the other client seem to be done?
+fn is_over() -> bool {
+    let settle = if THEY_FLUSHED.load(Ordering::Relaxed) { SETTLE } else { SETTLE_UNFLUSHED };
+    YIELDED_AT.load(Ordering::Acquire) != 0
+        && !TORN_DOWN.load(Ordering::Acquire)
+        && THEIR_KINDS.load(Ordering::Acquire) == 0
+        && UNDER_WAY.load(Ordering::Acquire) == 0
+        && lifecycle::is_live()
+        && clock::monotonic().saturating_sub(LAST_CALL.load(Ordering::Relaxed)) >= settle
+}
+
+fn return_now(held: &session::Held) -> Option<(u64, u64)> {
+    if !is_over() {
+        return None;
+    }
+    let since = YIELDED_AT.load(Ordering::Acquire);
+    // between two windows there is nothing to switch on
+    if flush::is_wanted_on() {
+        session::enable_held(session::get()?, held).ok()?;
+        BUFFERS_WERE_THEIRS.store(false, Ordering::Release);
+    }
+    let now = clock::monotonic();
+    YIELDED_AT.store(0, Ordering::Release);
+    Some((since, now))
+}
+
+/// The span not observed so far, if we stand aside now.
+pub(crate) fn open_span() -> Option<u64> {
+    Some(YIELDED_AT.load(Ordering::Acquire)).filter(|s| *s != 0)
+}
+
+/// What a wrapper answers where there is no CUPTI.
+pub(crate) const NONE: CuptiResult = CuptiResult::NOT_INITIALIZED;

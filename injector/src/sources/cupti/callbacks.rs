@@ -1,0 +1,198 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT
+//! What CUPTI calls at entry and exit of the API calls we asked for: one event a call, in the
+//! calling thread's ring.
+//!
+//! A runtime call and the driver call nested in it share their correlation id: the outer one is
+//! kept. An exit that never comes (an exception, a callback switched off between) leaves nothing
+//! behind: the next entry with another id takes over.
+
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use cupti_sys::bindings::{site, CUpti_CallbackData};
+use cupti_sys::{cbid, domain};
+use trace::call::{self, Class};
+use trace::{Event, Kind, Loss};
+
+use super::{names, session, streams};
+use crate::collector::drain;
+use crate::duty_cycle::safepoint;
+use crate::platform::guard::guard;
+use crate::platform::{clock, lifecycle, thread_block, ticks};
+use crate::sources::callers::{self, Place};
+use crate::sources::marks::program;
+use crate::sources::{hostpool, python};
+
+/// Class of each call id, 0 = not ours.
+static DRIVER: [u8; 1024] = call::classes(call::DRIVER);
+/// As above.
+static RUNTIME: [u8; 1024] = call::classes(call::RUNTIME);
+
+/// One callback in this many has its own time taken.
+const SAMPLE: u32 = 256;
+static SAMPLED_NS: AtomicU64 = AtomicU64::new(0);
+static SAMPLED: AtomicU64 = AtomicU64::new(0);
+static BARE: AtomicBool = AtomicBool::new(false);
+/// When callbacks were last switched on, by the clock of `ticks`.
+static ON_SINCE: AtomicU64 = AtomicU64::new(0);
+
+/// Callbacks are about to be switched on. COLD.
+pub(super) fn switched_on() {
+    ON_SINCE.store(ticks::now(), Ordering::Relaxed);
+}
+
+/// Test switch: return at once (bare CUPTI).
+pub(crate) fn set_bare(on: bool) {
+    BARE.store(on, Ordering::Relaxed);
+}
+
+/// Mean time of an exit callback of ours in ns, from the samples; 0 before the first.
+pub(crate) fn mean_ns() -> u64 {
+    SAMPLED_NS.load(Ordering::Relaxed).checked_div(SAMPLED.load(Ordering::Relaxed)).unwrap_or(0)
+}
+
+#[cfg(target_arch = "x86_64")]
+mod entry {
+    use std::ffi::c_void;
+
+    // What CUPTI calls: adds where its own return address lies and what its rbp holds, and goes on
+    // as `on_callback`. A jump, no frame: whoever unwinds sees nothing of it.
+    std::arch::global_asm!(
+        ".globl gapprobe_callback",
+        ".hidden gapprobe_callback",
+        ".type gapprobe_callback,@function",
+        ".p2align 4",
+        "gapprobe_callback:",
+        ".cfi_startproc",
+        "mov r8, rsp",
+        "mov r9, rbp",
+        "jmp {on_callback}",
+        ".cfi_endproc",
+        ".size gapprobe_callback, . - gapprobe_callback",
+        on_callback = sym super::on_callback,
+    );
+    extern "C" {
+        pub(crate) fn gapprobe_callback(user: *mut c_void, area: u32, id: u32, data: *const c_void);
+    }
+}
+#[cfg(target_arch = "x86_64")]
+pub(crate) use entry::gapprobe_callback;
+
+/// Elsewhere no caller is looked for.
+#[cfg(not(target_arch = "x86_64"))]
+pub(crate) unsafe extern "C" fn gapprobe_callback(
+    user: *mut c_void,
+    area: u32,
+    id: u32,
+    data: *const c_void,
+) {
+    // SAFETY: CUPTI's own arguments.
+    unsafe { on_callback(user, area, id, data, 0, 0) }
+}
+
+/// The one callback of the subscription, with where it returns to and CUPTI's rbp.
+unsafe extern "C" fn on_callback(
+    _user: *mut c_void,
+    area: u32,
+    id: u32,
+    data: *const c_void,
+    at: u64,
+    rbp: u64,
+) {
+    if BARE.load(Ordering::Relaxed) || !lifecycle::is_live() {
+        return;
+    }
+    guard((), || match area {
+        domain::DRIVER_API | domain::RUNTIME_API => {
+            // SAFETY: for these domains CUPTI passes a CUpti_CallbackData that lives for the call
+            // (documented; layout the same from 11.8 to 13.5, held by cupti-sys's tests).
+            if let Some(data) = unsafe { data.cast::<CUpti_CallbackData>().as_ref() } {
+                on_api(area, id, data, Place { at, rbp, through_cudart: false });
+            }
+        }
+        domain::RESOURCE => on_resource(id),
+        _ => {}
+    });
+}
+
+/// Driver calls that take kernel names away. API callbacks, not the resource callback: from those
+/// CUPTI allows a flush.
+pub(crate) const UNLOADING: [u32; 2] = [cbid::driver::CU_MODULE_UNLOAD, cbid::driver::CU_LIBRARY_UNLOAD];
+
+#[inline]
+fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
+    let table = if area == domain::DRIVER_API { &DRIVER } else { &RUNTIME };
+    let class = table.get(id as usize).copied().unwrap_or(0);
+    if class == 0 || data.correlationData.is_null() {
+        if area == domain::DRIVER_API && UNLOADING.contains(&id) && data.callbackSite == site::ENTER {
+            drain::before_unload();
+        }
+        return;
+    }
+    if data.callbackSite == site::ENTER {
+        let outermost = thread_block::with(|b| b.outer.replace(data.correlationId) != data.correlationId);
+        let start = if outermost { ticks::now() } else { 0 };
+        // SAFETY: CUPTI gives each call 8 bytes that are the same at entry and exit (documented).
+        unsafe { data.correlationData.write(start) };
+        return;
+    }
+    // SAFETY: as above.
+    let start = unsafe { data.correlationData.read() };
+    let end = ticks::now();
+    if start == 0 || start > end {
+        return; // nested in another call of the same correlation, or entered before we were switched on (then it may be anything)
+    }
+    let is_launch = class == Class::Launch as u8 || class == Class::GraphLaunch as u8;
+    if start < ON_SINCE.load(Ordering::Relaxed) && class != Class::Profiler as u8 {
+        // entered before we were switched on, and what lies there is left over from an earlier
+        // call: a wait of whose thread nobody launched meanwhile, a launch of a runtime that is
+        // linked in, inside which that of the driver switched us on
+        return;
+    }
+    thread_block::with(|b| b.outer.set(0));
+    if class == Class::Profiler as u8 {
+        program::on_profiler_call(
+            id == cbid::runtime::CUDA_PROFILER_START_V4000 || id == cbid::driver::CU_PROFILER_START,
+        );
+    }
+    let mut event = Event::new(Kind::Call, start, end);
+    event.correlation = data.correlationId;
+    event.x = class;
+    event.a = call::pack(area as u8, id);
+    if !data.functionReturnValue.is_null() {
+        // SAFETY: at exit of a CUDA API call this points to its result, a 32-bit enum (documented).
+        event.b = unsafe { data.functionReturnValue.cast::<u32>().read() };
+    }
+    // not for launches: they are the many, and it is the calls that wait, copy or allocate whose
+    // line is asked for
+    if is_launch {
+        safepoint::on_launch();
+        hostpool::push(&[event.encode()]);
+    } else {
+        // the drain thread reads it and puts the place in the program there
+        event.c = streams::named_by(area, id, data, event.b);
+        match python::site() {
+            0 => callers::push(inside, area == domain::RUNTIME_API, event.encode()),
+            site => {
+                let site = [site, 0, 0, python::walk::TAG_SITE];
+                hostpool::push_behind(site, event.encode(), Loss::SiteDropped);
+            }
+        }
+    }
+    if data.correlationId % SAMPLE == 0 {
+        SAMPLED_NS.fetch_add(ticks::now().saturating_sub(end), Ordering::Relaxed);
+        SAMPLED.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn on_resource(id: u32) {
+    match id {
+        cbid::resource::CONTEXT_CREATED => session::first_use(),
+        cbid::resource::MODULE_UNLOAD_STARTING => names::module_unloading(clock::monotonic()),
+        cbid::resource::STREAM_DESTROY_STARTING | cbid::resource::CONTEXT_DESTROY_STARTING => {
+            streams::forget()
+        }
+        _ => {}
+    }
+}

@@ -1,0 +1,10 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT
+//! What happens, into the rings of the threads that it happens on: CUPTI's callbacks and records,
+//! marks and ranges, Python's frames, native callers.
+
+pub(crate) mod callers;
+pub(crate) mod cupti;
+pub(crate) mod hostpool;
+pub(crate) mod marks;
+pub(crate) mod python;

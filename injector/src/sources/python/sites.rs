@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! The drain thread's side: from raw frames to the recording's stacks and frames, and from a hash
+//! to a stack's id. An id may be used before its stack is defined (another thread's ring, drained
+//! earlier, had the first sight of it).
+
+use std::collections::HashMap;
+
+use trace::define::{FrameInfo, Language};
+use trace::Loss;
+
+use super::code::{self, Code};
+use super::memo;
+use super::walk::{self, RawFrame, TAG_FRAME, TAG_SITE, TAG_STACK};
+use crate::platform::losses;
+use crate::ring::SLOT_WORDS;
+use crate::store::Store;
+
+/// Hashes remembered at most; beyond that all begin anew.
+const MOST_STACKS: usize = 32_768;
+/// Code objects remembered at most, and bytes of their line tables.
+const MOST_CODES: usize = 8192;
+/// Time a round of the drain thread may spend on new stacks, ns: rings fill meanwhile.
+const MOST_TIME: u64 = 40_000_000;
+/// What stands for a frame whose code object was gone: the frames around it are still true.
+const UNREADABLE: &[u8] = b"<unreadable>";
+
+/// A code object with its names in the recording.
+struct Known {
+    code: Code,
+    /// File and function; `None`: there was no room for them.
+    names: Option<(u32, u32)>,
+}
+
+/// Belongs to the drain thread.
+#[derive(Default)]
+pub(crate) struct Sites {
+    /// By hash: the stack's id, and whether it is defined.
+    stacks: HashMap<u64, (u32, bool)>,
+    /// By address and stamp; `None`: it was gone.
+    codes: HashMap<(u64, u64), Option<Known>>,
+    /// The stack whose frames are coming in.
+    incoming: Option<Incoming>,
+    /// The stack of the call that comes next.
+    next: Option<u32>,
+    /// Until when this round reads new stacks.
+    until: u64,
+}
+
+struct Incoming {
+    hash: u64,
+    wanted: u64,
+    frames: Vec<(RawFrame, u64)>,
+}
+
+impl Sites {
+    /// A round of the drain thread begins.
+    pub(crate) fn begin_round(&mut self, now: u64) {
+        self.until = now + MOST_TIME;
+    }
+
+    /// Takes a ring slot if it is one of ours. The slots of one push come one after the other.
+    pub(crate) fn take(&mut self, words: [u64; SLOT_WORDS], store: &mut Store) -> bool {
+        let [first, second, third, tagged] = words;
+        match tagged & 0xff {
+            TAG_STACK => self.incoming = Some(Incoming { hash: first, wanted: second, frames: Vec::new() }),
+            TAG_FRAME => {
+                if let Some(incoming) = &mut self.incoming {
+                    let owner = (tagged >> 8) as u8;
+                    incoming.frames.push((RawFrame { code: first, instruction: second, owner }, third));
+                    if incoming.frames.len() as u64 >= incoming.wanted {
+                        let Incoming { hash, frames, .. } = incoming;
+                        let (hash, frames) = (*hash, std::mem::take(frames));
+                        self.incoming = None;
+                        self.define(hash, &frames, store);
+                    }
+                }
+            }
+            TAG_SITE => {
+                let id = self.id(first, store);
+                losses::add(Loss::SiteDropped, u64::from(id == 0));
+                self.next = Some(id);
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    /// The stack of the call that is next in the ring; 0: none.
+    pub(crate) fn of_the_call(&mut self) -> u32 {
+        self.next.take().unwrap_or(0)
+    }
+
+    fn id(&mut self, hash: u64, store: &mut Store) -> u32 {
+        if let Some((id, _)) = self.stacks.get(&hash) {
+            return *id;
+        }
+        let id = store.dictionary.fresh_id();
+        self.stacks.insert(hash, (id, false));
+        id
+    }
+
+    fn define(&mut self, hash: u64, frames: &[(RawFrame, u64)], store: &mut Store) {
+        let known = self.stacks.get(&hash).copied();
+        if known.is_some_and(|(_, defined)| defined) {
+            return; // two threads at once, or thrown out of the table of what was sent
+        }
+        if crate::platform::clock::monotonic() > self.until {
+            losses::add(Loss::SiteDropped, 1);
+            walk::forget(hash); // it comes again with its next call, and its id is defined then
+            return;
+        }
+        if self.stacks.len() >= MOST_STACKS {
+            self.stacks.clear();
+            walk::send_again();
+        }
+        let ids: Option<Vec<u32>> =
+            frames.iter().filter_map(|(f, stamp)| self.frame(f, *stamp, store)).collect();
+        let id = ids.and_then(|ids| store.stack(&ids, known.map(|(id, _)| id)));
+        // calls that have the id already stay without a definition
+        losses::add(Loss::SiteDropped, u64::from(id.is_none() && known.is_some()));
+        self.stacks.insert(hash, (id.unwrap_or(0), true));
+    }
+
+    /// The frame's id (`Some(None)`: no room for it); `None` for one that the interpreter does not
+    /// show.
+    #[expect(clippy::option_option, reason = "left out, and refused, are two things")]
+    fn frame(&mut self, frame: &RawFrame, stamp: u64, store: &mut Store) -> Option<Option<u32>> {
+        if self.codes.len() >= MOST_CODES {
+            self.codes.clear();
+        }
+        let known = self.codes.entry((frame.code, stamp)).or_insert_with(|| {
+            let code = super::interpreter().and_then(|i| code::read(i, frame.code))?;
+            if !walk::is_alive(frame.code, stamp) {
+                return None; // it died: what was read may be anything
+            }
+            let (file, function) = (store.site_string(&code.file), store.site_string(&code.function));
+            Some(Known { code, names: file.zip(function) })
+        });
+        let line = known.as_ref().and_then(|k| k.code.line(frame));
+        let info = match (known, line) {
+            (Some(k), Some(_)) if k.code.is_incomplete(frame) => return None,
+            (Some(k), Some(line)) => match k.names {
+                Some((file, function)) => FrameInfo { language: Language::Python, function, file, line },
+                None => return Some(None),
+            },
+            _ => {
+                losses::add(Loss::FrameUnreadable, 1);
+                memo::end_era(); // the next call looks at the stamps again, and sends the stack by those that hold
+                let function = store.string(UNREADABLE);
+                FrameInfo { language: Language::Python, function, file: 0, line: 0 }
+            }
+        };
+        Some(store.frame(info))
+    }
+}
