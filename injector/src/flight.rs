@@ -14,11 +14,8 @@
 //! takes none costs the trace, not the line.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
-use trace::event::Unobserved;
 use trace::header::{state, HEADER_BYTES};
 use trace::{Header, Source};
 use verdict::output::report::{self, Report, ReportOptions};
@@ -29,18 +26,13 @@ use verdict::sites::{Site, Sites};
 use verdict::text::duration::long;
 use verdict::{Run, Window};
 
-use crate::boot::attach;
-use crate::collector::drain::RECORDER;
-use crate::duty_cycle::{alarm, Reason, UnderWay};
+use crate::collector::drain;
+use crate::duty_cycle::orders::{self, Order};
 use crate::platform::settings::Settings;
-use crate::platform::threads::{spawn_quietly, Signal};
+use crate::platform::threads::{self, spawn_quietly};
 use crate::platform::{clock, descriptors, lifecycle, say};
 use crate::store::image::Image;
 
-/// Traces a process.
-const MAX_TRACES: u64 = 10;
-/// Between two of them, ns.
-const PAUSE: u64 = 300_000_000_000;
 /// Records of what happened before the alarm may take so long to come, ns: a flush, a round. What a
 /// hung GPU holds never comes.
 const DELIVERY: u64 = 1_500_000_000;
@@ -57,45 +49,6 @@ const MARGIN: u64 = 20_000_000;
 /// half that is neither the store's nor the buffers'.
 const EVENT_BYTES: usize = 256;
 
-static WANTED: Signal = Signal::new();
-static ORDER: Mutex<Option<Order>> = Mutex::new(None);
-static LAST: AtomicU64 = AtomicU64::new(0);
-static ASKED: AtomicU64 = AtomicU64::new(0);
-static WRITTEN: AtomicU64 = AtomicU64::new(0);
-/// The thread is there; it is at work.
-static IS_ON: AtomicBool = AtomicBool::new(false);
-static IS_BUSY: AtomicBool = AtomicBool::new(false);
-
-/// A span in which nothing is recorded, and which has not ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Open {
-    pub(crate) since: u64,
-    pub(crate) why: Unobserved,
-}
-
-/// What is wanted.
-struct Order {
-    /// When the alarm rang, ns.
-    at: u64,
-    /// So long there had been no step by then, ns: what is told of begins before that.
-    quiet: u64,
-    /// Since when steps are slow, if it rang for that and they are recorded, ns.
-    slow_since: Option<u64>,
-    why: String,
-    /// Nothing was recorded then.
-    unobserved: Option<Open>,
-}
-
-/// Traces written so far.
-pub(crate) fn written() -> u64 {
-    WRITTEN.load(Ordering::Relaxed)
-}
-
-/// Is it writing? Who ends the process then has half files removed (`report::give_up`).
-pub(crate) fn is_busy() -> bool {
-    IS_BUSY.load(Ordering::Acquire)
-}
-
 /// Starts the thread, where the recorder is wanted.
 pub(crate) fn start(settings: &'static Settings, image: Image) {
     if settings.flight_ns == 0 {
@@ -105,88 +58,23 @@ pub(crate) fn start(settings: &'static Settings, image: Image) {
         say::complain("no flight recorder (GAPPROBE_FLIGHT): its thread could not be started");
         return;
     }
-    IS_ON.store(true, Ordering::Release);
-}
-
-/// The alarm rang `now`: a trace is written, unless there were enough. By the drain thread; waits
-/// for nobody.
-pub(crate) fn ask(now: u64, reason: Reason, in_sync: Option<UnderWay>, unobserved: Option<Open>) {
-    // a program that still launches or waits by turns does something else (it evaluates, say): that
-    // is no reason
-    if matches!(reason, Reason::Missing { ns, idle, .. } if idle < ns / 2) {
-        return;
-    }
-    let last = LAST.load(Ordering::Relaxed);
-    let is_early = last != 0 && now.saturating_sub(last) < PAUSE;
-    if !IS_ON.load(Ordering::Acquire) || is_early || ASKED.load(Ordering::Relaxed) >= MAX_TRACES {
-        return;
-    }
-    let Some(mut order) = ORDER.try_lock() else { return };
-    if order.is_some() || is_busy() {
-        return;
-    }
-    LAST.store(now, Ordering::Relaxed);
-    ASKED.fetch_add(1, Ordering::Relaxed);
-    let (quiet, slow_since) = match reason {
-        Reason::Missing { ns, .. } => (ns, None),
-        Reason::Slow { ns, .. } => (0, Some(now.saturating_sub(ns.saturating_mul(alarm::IN_A_ROW)))),
-    };
-    // (where nothing is recorded there is nothing more to wait for)
-    let slow_since = slow_since.filter(|_| unobserved.is_none());
-    *order = Some(Order { at: now, quiet, slow_since, why: why(reason, now, in_sync), unobserved });
-    drop(order);
-    WANTED.set();
-}
-
-/// The reason in words.
-fn why(reason: Reason, now: u64, in_sync: Option<UnderWay>) -> String {
-    match reason {
-        Reason::Slow { ns, usual } => {
-            format!("steps take {}, usually {}", step(ns), step(usual))
-        }
-        Reason::Missing { ns, idle, usual } => {
-            let mut text = format!(
-                "no step for {} and nothing else for {} (a step usually takes {})",
-                long(ns),
-                long(idle),
-                step(usual)
-            );
-            if let Some(call) = in_sync {
-                let name = trace::call::find(call.call).map_or("a synchronizing call", |c| c.name);
-                let since = long(now.saturating_sub(call.since));
-                text.push_str(&format!("; thread {} is in {name} for {since}", call.tid));
-            }
-            text
-        }
-    }
-}
-
-/// A step's time: `long` has no decimals below a second.
-fn step(ns: u64) -> String {
-    if ns < 1_000_000_000 {
-        format!("{:.1} ms", ns as f64 / 1e6)
-    } else {
-        long(ns)
-    }
+    orders::open();
 }
 
 /// The thread's body.
 fn run(settings: &'static Settings, image: &Image) {
     while goes_on() {
-        WANTED.wait(Duration::from_secs(3600));
-        WANTED.take();
-        let Some(order) = ORDER.lock().take() else { continue };
-        IS_BUSY.store(true, Ordering::Release);
+        let Some(order) = orders::wait() else { continue };
         // a thread for each: it has descriptors of its own, of which one is the program's stderr,
         // and that is not kept open
         let image = *image;
         let begun = spawn_quietly("gapprobe-trace", move || {
             descriptors::leave_the_programs(Some(2));
             fly(settings, &image, &order);
-            IS_BUSY.store(false, Ordering::Release);
+            orders::done();
         });
         if !begun {
-            IS_BUSY.store(false, Ordering::Release);
+            orders::done();
         }
     }
 }
@@ -208,7 +96,7 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
     let late = at.saturating_add(DELIVERY);
     let is_complete = || header(image).is_some_and(|h| complete_to::complete_to(&h) >= at);
     while goes_on() && clock::monotonic() < late && !is_complete() {
-        attach::pause(LOOK_MS);
+        threads::pause(LOOK_MS);
     }
     let valid = Span::new(at.saturating_sub(settings.flight_ns.saturating_add(order.quiet)), at);
     let most = (settings.max_bytes / EVENT_BYTES) as u64;
@@ -284,11 +172,11 @@ fn because(why: &str, valid: Span, seen: u64, is_off: bool) -> String {
 fn tell(settings: &Settings, why: &str, report: &Report) {
     let problem = report.problems.first();
     if report.trace.is_some() {
-        let number = WRITTEN.fetch_add(1, Ordering::Relaxed) + 1;
+        let number = orders::one_more();
         let name = report.trace.as_deref().and_then(Path::file_name).unwrap_or_default();
         let text = format!("{}: {why}", name.to_string_lossy());
         // the run's own recording says which there are
-        if let Some(mut recorder) = RECORDER.try_lock_for(Duration::from_secs(1)) {
+        if let Some(mut recorder) = drain::recorder_by(Instant::now() + Duration::from_secs(1)) {
             if let Some(recorder) = recorder.as_mut().filter(|r| r.header.state == state::RECORDING) {
                 recorder.store.attribute(&format!("flight.{number}"), &text);
             }
@@ -307,48 +195,11 @@ mod tests {
     const S: u64 = 1_000_000_000;
 
     #[test]
-    fn the_reason_names_times_and_the_call_under_way() {
-        let slow = Reason::Slow { ns: 5_100_000, usual: 3_000_000 };
-        assert_eq!(why(slow, 0, None), "steps take 5.1 ms, usually 3.0 ms");
-        let missing = Reason::Missing { ns: 12 * S, idle: 11 * S, usual: 3_000_000 };
-        let call = UnderWay { since: 8 * S, tid: 42, call: trace::call::pack(trace::call::RUNTIME, 131) };
-        assert_eq!(
-            why(missing, 20 * S, Some(call)),
-            "no step for 12 s and nothing else for 11 s (a step usually takes 3.0 ms); thread 42 is in cudaStreamSynchronize for 12 s"
-        );
-    }
-
-    #[test]
     fn what_was_not_recorded_is_said() {
         let of = |seen, is_off| because("why", Span::new(S, 31 * S), seen, is_off);
         assert_eq!(of(30 * S, true), "why. The last 30 s");
         let part = "why. The last 30 s, 4.0 s of them recorded (of the rest ";
         assert_eq!(of(4 * S, true), format!("{part}steps, launches and waits are counted at most)"));
         assert_eq!(of(4 * S, false), format!("{part}the GPU has delivered nothing yet)"));
-    }
-
-    #[test]
-    fn there_are_ten_traces_and_five_minutes_between_two() {
-        let slow = Reason::Slow { ns: 2, usual: 1 };
-        ask(S, slow, None, None);
-        assert!(ORDER.lock().is_none(), "it is not on");
-        IS_ON.store(true, Ordering::Release);
-        let mut now = S;
-        let mut asked = |after: u64| {
-            now += after;
-            ask(now, slow, None, None);
-            ORDER.lock().take().is_some()
-        };
-        assert!(asked(0));
-        assert!(!asked(PAUSE - 1));
-        assert_eq!((0..20).filter(|_| asked(PAUSE)).count() as u64, MAX_TRACES - 1);
-        let evaluates = Reason::Missing { ns: 12 * S, idle: S, usual: 1 };
-        ASKED.store(0, Ordering::Relaxed);
-        ask(now + 10 * PAUSE, evaluates, None, None);
-        assert!(ORDER.lock().is_none(), "it does something else");
-        ask(now + 10 * PAUSE, Reason::Missing { ns: 12 * S, idle: 12 * S, usual: 1 }, None, None);
-        assert!(ORDER.lock().take().is_some());
-        WANTED.take();
-        IS_ON.store(false, Ordering::Release);
     }
 }

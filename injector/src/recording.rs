@@ -10,6 +10,7 @@
 
 pub(crate) mod crashes;
 pub(crate) mod folders;
+pub(crate) mod half_files;
 pub(crate) mod writer;
 
 use std::ffi::CString;
@@ -26,7 +27,7 @@ use trace::segment::{SegmentHeader, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, TRACK_D
 use trace::{place, Header, Loss};
 
 use crate::platform::descriptors::{identity_of, out_of_the_way, status_of};
-use crate::platform::losses;
+use crate::platform::{heap, losses};
 use crate::store::image::{self, Image};
 use crate::store::Snapshot;
 use folders::{open_private, owner, private_directories};
@@ -154,6 +155,9 @@ impl SpoolWriter {
                 self.path = unfinished;
             }
             let _ = PATH.set((self.path.clone(), visible(&self.path.to_string_lossy()).into_owned()));
+            if let Some((_, shown)) = PATH.get() {
+                heap::recording_is_at(shown);
+            }
         }
     }
 

@@ -8,7 +8,6 @@
 //! recording, and the line names the command that finishes it. Never `cuptiFinalize`, nothing in
 //! destructors.
 
-use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -16,16 +15,14 @@ use std::time::{Duration, Instant};
 use spool::retention;
 use trace::Loss;
 
-use crate::boot::attach;
-use crate::collector::drain::RECORDER;
-use crate::collector::flush;
+use crate::collector::{drain, flush};
+use crate::control;
+use crate::duty_cycle::orders;
 use crate::platform::guard::guard;
-use crate::platform::settings::Settings;
-use crate::platform::threads::Signal;
+use crate::platform::settings::{self, Settings};
+use crate::platform::threads::{self, Signal};
 use crate::platform::{clock, descriptors, heap, lifecycle, losses, say};
-use crate::recording::crashes;
-use crate::recording::writer;
-use crate::{control, flight, recording};
+use crate::recording::{self, crashes, folders, half_files, writer};
 
 pub(crate) mod handler;
 
@@ -45,7 +42,7 @@ fn leave() -> Option<Who> {
     if lifecycle::get() == lifecycle::State::Attached {
         lifecycle::set(lifecycle::State::Inert); // CUDA was initialised and never used
     }
-    let settings = attach::settings()?;
+    let settings = settings::get()?;
     if heap::has_ended_us() {
         heap::say_it();
     }
@@ -75,7 +72,7 @@ fn see_the_report_made(settings: &Settings) {
     let flush_until = within(700.min(settings.exit_ms / 2));
     flush::ask_last();
     while !flush::last_is_done() && Instant::now() < flush_until {
-        attach::pause(1);
+        threads::pause(1);
     }
     if !flush::last_is_done() {
         losses::add(Loss::ExitFlushLate, 1);
@@ -89,7 +86,7 @@ fn see_the_report_made(settings: &Settings) {
             give_up();
             return;
         }
-        attach::pause(1);
+        threads::pause(1);
     }
     if !DONE.load(Ordering::Acquire) && !REPORTED.swap(true, Ordering::AcqRel) {
         // the thread that writes ends with the process, wherever it is: nobody else would remove
@@ -97,7 +94,7 @@ fn see_the_report_made(settings: &Settings) {
         give_up();
         unfinished(settings);
     }
-    if flight::is_busy() {
+    if orders::is_busy() {
         give_up(); // its thread ends with the process, too
     }
 }
@@ -105,41 +102,19 @@ fn see_the_report_made(settings: &Settings) {
 /// So long a disk that does not answer is waited for once the line is said.
 const GRACE: Duration = Duration::from_millis(300);
 
-/// Half files are to be removed, and are.
-static HALF_FILES: Signal = Signal::new();
-static REMOVED: AtomicBool = AtomicBool::new(false);
 /// Removing them takes a local disk microseconds. What another machine's has not done by then is
 /// left for the next report's sweep.
 const REMOVAL: Duration = Duration::from_millis(100);
 
-/// Nothing is finished any more, and half files go, but not by the exiting thread: a network file
-/// system whose server does not answer would hold it up for as long as that lasts.
+/// Nothing is finished any more, and half files go.
 fn give_up() {
     if !verdict::output::report::give_up() {
         return;
     }
-    HALF_FILES.set();
-    writer::wake();
+    half_files::want_removed();
     let until = Instant::now() + REMOVAL;
-    while !REMOVED.load(Ordering::Acquire) && Instant::now() < until {
-        attach::pause(1);
-    }
-}
-
-/// WARM: removes half files where they are to be; what the flush thread does once it has nothing
-/// else to do.
-pub(crate) fn remove_half_files() {
-    while !HALF_FILES.is_set() {
-        HALF_FILES.wait(Duration::from_secs(3600));
-    }
-    remove_wanted_half_files();
-}
-
-/// WARM: as [`remove_half_files`], now or not at all; the thread that writes the file does that,
-/// too: the flush thread may hang in a flush, as the GPU does.
-pub(crate) fn remove_wanted_half_files() {
-    if HALF_FILES.is_set() && verdict::output::report::remove_unfinished() {
-        REMOVED.store(true, Ordering::Release);
+    while !half_files::are_removed() && Instant::now() < until {
+        threads::pause(1);
     }
 }
 
@@ -194,8 +169,8 @@ pub(crate) fn run() {
 
 /// The last round, then the report from the store.
 fn report(deadline: Instant) {
-    let Some(settings) = attach::settings() else { return };
-    let Some(mut guard) = RECORDER.try_lock_until(deadline) else {
+    let Some(settings) = settings::get() else { return };
+    let Some(mut guard) = drain::recorder_by(deadline) else {
         // whoever is first at the deadline says so
         if !REPORTED.swap(true, Ordering::AcqRel) {
             unfinished(settings);
@@ -223,7 +198,7 @@ fn report(deadline: Instant) {
     let mut options = verdict::output::report::ReportOptions::new(&folder);
     options.deadline = Some(deadline);
     options.keep = settings.keep;
-    options.lock = lock;
+    options.lock = folders::lock;
     // about 81 bytes an event at the peak: 63 % of the memory allowed, while the image's 40 % are
     // given back
     options.most_events = (settings.max_bytes / 128) as u64;
@@ -256,7 +231,7 @@ fn report(deadline: Instant) {
             }
             if let Some(folder) = recording::folder().filter(|_| answers) {
                 spool::leftovers::recordings(folder, Some(deadline));
-                retention::recordings(folder, settings.keep.of_recordings(), lock, Some(deadline));
+                retention::recordings(folder, settings.keep.of_recordings(), folders::lock, Some(deadline));
                 let _ = std::fs::remove_dir(folder); // it stays while it holds anything
             }
         }
@@ -265,12 +240,4 @@ fn report(deadline: Instant) {
             say::line(&format!("gapprobe: no report: {error}{next}"));
         }
     }
-}
-
-/// Locks a file or directory for as long as it is open, without waiting. Where the file system
-/// knows no locks it is ours.
-pub(crate) fn lock(file: &std::fs::File) -> bool {
-    // SAFETY: a descriptor that `file` keeps open.
-    let rc = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
-    rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EWOULDBLOCK)
 }

@@ -7,7 +7,6 @@
 use std::ffi::c_void;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use trace::header::Header;
@@ -15,26 +14,23 @@ use trace::setting::Switch;
 use trace::{Loss, Total};
 
 use crate::boot::copies;
-use crate::collector::drain::{self, Recorder, RECORDER};
+use crate::collector::drain::{self, Recorder};
 use crate::collector::flush;
 use crate::duty_cycle::{self, Windows};
-use crate::hooks::opened;
+use crate::hooks::opened::{self, Watched};
 use crate::platform::settings::{self, Settings};
-pub(crate) use crate::platform::threads::spawn_quietly;
-use crate::platform::threads::{self, Signal};
+use crate::platform::threads::{self, spawn_quietly, Signal};
 use crate::platform::{clock, environment, guard, identity, lifecycle, loader, losses, say};
-use crate::recording::crashes;
-use crate::recording::writer;
-use crate::sources::cupti::neighbours;
-use crate::sources::cupti::{buffers, callbacks, choose, raw, reroute, session};
+use crate::recording::{crashes, writer};
+use crate::sources::above::{self, Above};
+use crate::sources::cupti::{buffers, callbacks, choose, neighbours, raw, reroute, session};
 use crate::sources::marks::nvtx;
 use crate::sources::marks::program::Capture;
 use crate::sources::{callers, hostpool, python};
 use crate::store::image::Image;
 use crate::store::Store;
-use crate::{flight, sampler, shutdown};
+use crate::{control, flight, sampler, shutdown};
 
-static SETTINGS: OnceLock<Settings> = OnceLock::new();
 static ATTACH_NS: AtomicU64 = AtomicU64::new(0);
 static PREPARED: AtomicBool = AtomicBool::new(false);
 
@@ -43,11 +39,6 @@ static PREPARED: AtomicBool = AtomicBool::new(false);
 const IMAGE_SHARE: usize = 40;
 /// ... and for the activity buffers, at most 32 MB.
 const BUFFER_SHARE: usize = 12;
-
-/// The settings, once attached.
-pub(crate) fn settings() -> Option<&'static Settings> {
-    SETTINGS.get()
-}
 
 /// The path under which the loader has this library, absolute. `None` where it cannot be told.
 fn own_path() -> Option<Vec<u8>> {
@@ -168,7 +159,7 @@ pub(crate) fn initialize() {
         return;
     }
     let begin = clock::monotonic();
-    let settings = SETTINGS.get_or_init(settings::read);
+    let settings = settings::of_process();
     say::set_quiet(settings.quiet);
     if settings::switched_off() {
         lifecycle::set(lifecycle::State::Inert);
@@ -229,6 +220,13 @@ pub(crate) fn initialize() {
         callbacks::set_bare(true);
         buffers::set_bare(true);
     }
+    above::set(Above {
+        first_use: begin_recording,
+        on_mark: duty_cycle::on_mark,
+        on_launch: duty_cycle::safepoint::on_launch,
+        before_unload: drain::before_unload,
+        launch_of: duty_cycle::dlsym_hook::in_place_of,
+    });
     lifecycle::set(lifecycle::State::Attached);
     register_leaving();
     if let Err(text) = session::open(&library, driver_version, settings) {
@@ -240,15 +238,15 @@ pub(crate) fn initialize() {
     let unused =
         settings.cupti.as_deref().filter(|_| !is_set).and_then(|set| choose::complaint(set, &library));
     if let Some(text) = settings.complaints.clone().and(unused).with("") {
-        say::complain(&text);
+        super::complain(&text);
     }
 }
 
 /// Not recording, and why: one line, with what is wrong in the settings.
 fn off(text: &str) {
     lifecycle::set(lifecycle::State::Inert);
-    let all = settings().and_then(|s| s.complaints.with(text));
-    say::complain(all.as_deref().unwrap_or(text));
+    let all = settings::get().and_then(|s| s.complaints.with(text));
+    super::complain(all.as_deref().unwrap_or(text));
 }
 
 /// Exit and fork handlers. Called here and again with the first context: the driver's own exit
@@ -273,14 +271,23 @@ fn register_leaving() {
 /// First GPU use, on the program's thread, once: starts our thread and waits until it has memory,
 /// file and rings. All that is done there because the program's thread may have a stack of a few
 /// KB.
-pub(crate) fn begin_recording() {
+fn begin_recording() {
     static READY: Signal = Signal::new();
     register_leaving();
     python::start();
     if let Some(interpreter) = python::interpreter::address() {
-        opened::lead(interpreter);
+        opened::lead(
+            interpreter,
+            [
+                Watched { is_it: neighbours::is_dlsym_client, opened: |_| reroute::lead_loaded() },
+                Watched {
+                    is_it: duty_cycle::dlsym_hook::leads_what_is_loaded,
+                    opened: duty_cycle::dlsym_hook::lead_loaded,
+                },
+            ],
+        );
     }
-    if let Some(settings) = settings() {
+    if let Some(settings) = settings::get() {
         // here and not on our thread: the program's may hold the loader's lock (a GPU used in a
         // constructor of a library)
         duty_cycle::prepare(settings);
@@ -292,6 +299,8 @@ pub(crate) fn begin_recording() {
         guard::guard((), prepare_recording);
         READY.set();
         if lifecycle::get() == lifecycle::State::Recording {
+            drain::begin();
+            control::start();
             drain::run();
         }
     });
@@ -313,7 +322,7 @@ const LONGEST_WAIT: Duration = Duration::from_secs(2);
 fn prepare_recording() {
     let begin = clock::monotonic();
     crashes::cuda_was_used();
-    let Some(settings) = settings() else { return };
+    let Some(settings) = settings::get() else { return };
     let attaching = crashes::attaching();
     let pool = (settings.max_bytes / 100 * BUFFER_SHARE).min(buffers::MAX_BUFFERS * buffers::BUFFER_BYTES);
     let image = Image::map(settings.max_bytes / 100 * IMAGE_SHARE);
@@ -323,7 +332,7 @@ fn prepare_recording() {
         return;
     };
     let (recorder, name) = new_recorder(image, settings, callers);
-    *RECORDER.lock() = Some(recorder);
+    *drain::recorder() = Some(recorder);
     if !writer::start(name, image) {
         losses::add(Loss::MirrorWrite, 1); // memory only
     }
@@ -339,7 +348,7 @@ fn prepare_recording() {
     sampler::start();
     flight::start(settings, image);
     let spent = ATTACH_NS.load(Ordering::Relaxed) + clock::monotonic().saturating_sub(begin);
-    if let Some(recorder) = RECORDER.lock().as_mut() {
+    if let Some(recorder) = drain::recorder().as_mut() {
         if let Some(slot) = recorder.header.totals.get_mut(Total::AttachNs as usize) {
             *slot = spent;
         }
@@ -409,9 +418,4 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
         raw::RawFile::create(path, session.version, soname, monotonic)
     });
     (Recorder::new(store, header, capture, callers, Windows::new(settings, monotonic), raw), name)
-}
-
-/// A short pause for COLD loops.
-pub(crate) fn pause(ms: u64) {
-    std::thread::sleep(Duration::from_millis(ms));
 }

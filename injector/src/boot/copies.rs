@@ -152,7 +152,7 @@ fn say_at_exit() {
 fn complain(why: String) {
     let settings = settings::read();
     say::set_quiet(settings.quiet);
-    say::complain(&settings.complaints.with(&why).unwrap_or(why));
+    super::complain(&settings.complaints.with(&why).unwrap_or(why));
 }
 
 /// Has anybody called `cuInit`? Asks the driver for the number of GPUs, which it tells only then;

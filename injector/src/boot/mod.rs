@@ -9,3 +9,13 @@ pub(crate) mod attach;
 mod build_note;
 mod copies;
 pub(crate) mod exports;
+
+use crate::platform::say;
+use crate::recording::crashes;
+
+/// Why gapprobe does not record, in one line.
+fn complain(text: &str) {
+    // who complains would have recorded: `gapprobe run` is not to say that nobody used CUDA
+    crashes::cuda_was_used();
+    say::complain(text);
+}

@@ -14,28 +14,28 @@ mod lost;
 mod pace;
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use lost::Lost;
 use pace::Pace;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use trace::event::{Event, Kind, Unobserved};
 use trace::header::{state, Header};
 use trace::segment::SEGMENT_EVENTS;
 use trace::{total, Loss, Total};
 
 use crate::collector::{flush, stopped};
-use crate::control;
-use crate::duty_cycle::{safepoint, Around, Windows};
-use crate::platform::threads::Signal;
+use crate::duty_cycle::{comeback, safepoint, Around, Windows};
 use crate::platform::ticks::Keeper;
 use crate::platform::{clock, lifecycle, losses};
 use crate::recording::writer;
+use crate::sampler;
 use crate::sources::callers::Callers;
 use crate::sources::cupti::stolen_buffers::{Buffers, Unanswered};
 use crate::sources::cupti::warm_up::Front;
-use crate::sources::cupti::{arbiter, buffers, decode, session, streams, walk};
+use crate::sources::cupti::{arbiter, buffers, decode, flushing, session, streams, walk};
 use crate::sources::hostpool;
+use crate::sources::marks::outside;
 use crate::sources::marks::program::{Capture, Marks};
 use crate::sources::python::sites::Sites;
 use crate::store::Store;
@@ -68,6 +68,7 @@ pub(crate) struct Recorder {
     capture: Capture,
     pub(crate) windows: Windows,
     front: Front,
+    samples: sampler::Taker,
     known_devices: u64,
     last_stuck: u64,
     last_clock: u64,
@@ -81,9 +82,18 @@ pub(crate) struct Recorder {
 }
 
 /// The recorder, from the first GPU use on.
-pub(crate) static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
+static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
 
-static WAKE: Signal = Signal::new();
+/// The recorder, whoever has it now; until then the calling thread waits.
+pub(crate) fn recorder() -> MutexGuard<'static, Option<Recorder>> {
+    RECORDER.lock()
+}
+
+/// As [`recorder`]; `None`: somebody has it for longer than that.
+pub(crate) fn recorder_by(deadline: Instant) -> Option<MutexGuard<'static, Option<Recorder>>> {
+    RECORDER.try_lock_until(deadline)
+}
+
 /// CPU time of the drain thread so far, ns.
 static DRAIN_CPU: AtomicU64 = AtomicU64::new(0);
 /// Rounds the drain thread has finished.
@@ -112,6 +122,7 @@ impl Recorder {
             capture,
             windows,
             front: Front::default(),
+            samples: sampler::Taker::default(),
             known_devices: 0,
             last_stuck: now,
             last_clock: 0,
@@ -130,7 +141,7 @@ impl Recorder {
         let now = clock::monotonic();
         // the promise before the buffers: a flush that ends while we decode has given back buffers
         // we did not take
-        self.delivered_to = flush::complete_to();
+        self.delivered_to = flushing::complete_to();
         self.capture.heed(now, &mut self.store);
         self.windows.round(
             now,
@@ -204,7 +215,8 @@ impl Recorder {
         }
         self.front.settle(now, &mut self.decoder.first_op, &mut self.store);
         let wanted = (&self.capture, &mut self.windows.pauses);
-        self.decoder.sampled.round(&mut self.store, wanted, self.decoder.devices);
+        let known = (&self.decoder.last_callers, self.decoder.devices);
+        self.samples.round(&mut self.store, wanted, known);
         if let Some((from, to)) = stopped::take() {
             self.unobserved(from, to, Unobserved::Stopped);
         }
@@ -250,11 +262,11 @@ impl Recorder {
     }
 
     /// What is recorded without being asked for.
-    fn recorded(&self) -> control::Recorded {
+    fn recorded(&self) -> outside::Recorded {
         match () {
-            () if self.windows.have_ended() => control::Recorded::NoMore,
-            () if self.capture.is_wanted() && self.windows.record_all() => control::Recorded::All,
-            () => control::Recorded::Part,
+            () if self.windows.have_ended() => outside::Recorded::NoMore,
+            () if self.capture.is_wanted() && self.windows.record_all() => outside::Recorded::All,
+            () => outside::Recorded::Part,
         }
     }
 
@@ -291,7 +303,7 @@ impl Recorder {
             self.front.cut(since);
             self.unobserved(since, now, Unobserved::Yielded);
         }
-        if let Some((from, to)) = arbiter::take_span() {
+        if let Some((from, to)) = comeback::take_span() {
             self.returned(from, to);
         }
         if let Some(session) = session::get().filter(|_| !buffers::is_bare()) {
@@ -319,17 +331,12 @@ impl Recorder {
     }
 }
 
-/// The thread is wanted now: a window begins or ends. One call to the kernel.
-pub(crate) fn wake() {
-    WAKE.set();
-}
-
 /// What `stolen_buffers` asks for.
 fn buffers_now() -> Buffers {
     Buffers {
         touched: buffers::last_touched(),
         pending: buffers::oldest_pending().is_some(),
-        complete_to: flush::complete_to(),
+        complete_to: flushing::complete_to(),
     }
 }
 
@@ -352,32 +359,33 @@ pub(crate) fn before_unload() {
     let before = ROUNDS.load(Ordering::Acquire);
     // two rounds: the one under way may have looked before the flush
     while ROUNDS.load(Ordering::Acquire) < before + 2 && in_time() {
-        WAKE.set();
+        hostpool::wake_reader();
         std::thread::sleep(Duration::from_micros(100));
     }
     SPENT.fetch_add(clock::monotonic().saturating_sub(now), Ordering::Relaxed);
 }
 
-/// The thread's body.
-pub(crate) fn run() {
-    // a program that is killed before the first round leaves a recording too (not from the
-    // program's own thread: SIGXFSZ)
+/// By the thread, before all else: a program that is killed before the first round leaves a
+/// recording, too. (Not from the program's own thread: SIGXFSZ.)
+pub(crate) fn begin() {
     if let Some(recorder) = RECORDER.lock().as_mut() {
         recorder.stand();
         writer::offer(&mut recorder.store, &recorder.header);
-        control::set_recorded(recorder.recorded());
+        outside::set_recorded(recorder.recorded());
     }
-    control::start();
+}
+
+/// The thread's body, from then on.
+pub(crate) fn run() {
     let mut pause = pace::SHORTEST_MS;
     loop {
         let ms = if buffers::under_pressure() { pace::SHORTEST_MS } else { pause };
-        WAKE.wait(Duration::from_millis(ms));
-        WAKE.take();
+        hostpool::wait_to_read(Duration::from_millis(ms));
         if lifecycle::get() == lifecycle::State::Inert {
             return;
         }
         safepoint::settle();
-        let returned = arbiter::try_to_return();
+        let returned = comeback::try_to_return();
         if let Some(recorder) = RECORDER.lock().as_mut() {
             if recorder.header.state != state::RECORDING {
                 return; // closed: the exit thread has it
@@ -385,7 +393,7 @@ pub(crate) fn run() {
             if let Some((from, to)) = returned {
                 recorder.returned(from, to);
             }
-            control::set_recorded(recorder.recorded());
+            outside::set_recorded(recorder.recorded());
             recorder.round();
             pause = recorder.callers.period(recorder.pace.pause_ms(clock::monotonic()));
         }

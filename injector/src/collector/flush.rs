@@ -9,15 +9,12 @@
 use std::sync::atomic::{AtomicU64, AtomicU8, Ordering};
 use std::time::Duration;
 
-use parking_lot::Mutex;
-
-use crate::collector::drain;
 use crate::collector::stopped::Sleep;
-use crate::duty_cycle::safepoint;
+use crate::duty_cycle::{safepoint, switch};
 use crate::platform::threads::Signal;
 use crate::platform::{clock, lifecycle};
-use crate::shutdown;
-use crate::sources::cupti::{arbiter, buffers, choose, reroute, session, xla};
+use crate::recording::half_files;
+use crate::sources::cupti::{arbiter, buffers, choose, flushing, reroute, session, xla};
 
 /// Between two plain flushes, ms.
 const PERIOD_MS: u32 = 250;
@@ -29,61 +26,12 @@ const PLAIN_FOR: u64 = 500_000_000;
 /// ns.
 const FORCED_BY: u64 = 650_000_000;
 
-/// What the drain thread wants CUPTI to be, and what it is.
-static SWITCH: AtomicU8 = AtomicU8::new(IS_ON);
-const IS_ON: u8 = 0;
-const WANTS_OFF: u8 = 1;
-const IS_OFF: u8 = 2;
-const WANTS_ON: u8 = 3;
-const WANTS_OFF_FOR_GRAPHS: u8 = 4;
-const WANTS_OFF_FOR_GOOD: u8 = 5;
-
 static WAKE: Signal = Signal::new();
 /// Progress of the final flush: 0 not asked, 1 asked, 2 done.
 static FINAL: AtomicU8 = AtomicU8::new(0);
-/// Everything the GPU did before this time was delivered, ns.
-static COMPLETE_TO: AtomicU64 = AtomicU64::new(0);
 /// Flushes of the thread that began, and that ended.
 static BEGUN: AtomicU64 = AtomicU64::new(0);
 static ENDED: AtomicU64 = AtomicU64::new(0);
-static LONGEST: AtomicU64 = AtomicU64::new(0);
-
-/// How far the GPU's side of the recording is complete, ns.
-pub(crate) fn complete_to() -> u64 {
-    COMPLETE_TO.load(Ordering::Acquire)
-}
-
-/// The longest flush so far, ns.
-pub(crate) fn longest() -> u64 {
-    LONGEST.load(Ordering::Relaxed)
-}
-
-/// CUPTI asks for a buffer when the kernel that it is for is on its way: up to 20 us later, and
-/// short kernels have ended by then (H200, CUPTI 13.0: in 34 of 34 buffers; of graphs' nodes none),
-/// ns. (A thread that is kept from a CPU in between asks that much later.)
-const ASKED_LATE: u64 = 1_000_000;
-
-/// A plain flush. Returns from when on the GPU's side of the recording is not complete after it,
-/// ns.
-pub(crate) fn plain() -> u64 {
-    flushed().unwrap_or(0).max(complete_to())
-}
-
-/// A plain flush: up to when what had a buffer was delivered, ns. `None` where CUPTI refused it:
-/// then nothing is known of what it still holds, buffers of ours out or not.
-fn flushed() -> Option<u64> {
-    let begin = clock::monotonic();
-    let delivered = session::flush(false).then(|| delivered(begin));
-    LONGEST.fetch_max(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
-    delivered
-}
-
-/// Up to when what had a buffer was delivered, ns, as seen after `now`.
-fn delivered(now: u64) -> u64 {
-    let delivered = buffers::oldest_pending().map_or(now, |lent| lent.min(now));
-    COMPLETE_TO.fetch_max(delivered.saturating_sub(ASKED_LATE), Ordering::AcqRel);
-    delivered
-}
 
 /// The thread's body.
 pub(crate) fn run() {
@@ -104,23 +52,21 @@ pub(crate) fn run() {
         if FINAL.load(Ordering::Acquire) == 1 {
             last();
             FINAL.store(2, Ordering::Release);
-            shutdown::remove_half_files();
+            half_files::remove_when_wanted();
             return;
         }
         // (first: a flush may take seconds, and the client is there already)
         step_aside_for_new_clients(&mut looked);
         safepoint::from_aside();
-        if SWITCH.load(Ordering::Acquire) == WANTS_OFF_FOR_GOOD {
-            switch_at_rest();
-        }
+        switch::off_for_good();
         give_way();
         BEGUN.fetch_add(1, Ordering::AcqRel);
         {
-            let _busy = BUSY.lock();
+            let _held = flushing::hold();
             if !xla::hands_out_alone(PERIOD_MS) {
-                plain();
+                flushing::plain();
             } else if !arbiter::is_yielded() {
-                delivered(clock::monotonic());
+                flushing::delivered(clock::monotonic());
             }
         }
         ENDED.fetch_add(1, Ordering::AcqRel);
@@ -132,11 +78,11 @@ pub(crate) fn run() {
 /// process ends and the final flush is asked for.
 fn give_way() {
     let begin = clock::monotonic();
-    if is_to_switch() {
+    if switch::is_pending() {
         safepoint::try_again();
     }
     let is_early = || clock::monotonic().saturating_sub(begin) < GIVES_WAY;
-    while is_to_switch() && FINAL.load(Ordering::Acquire) == 0 && is_early() {
+    while switch::is_pending() && FINAL.load(Ordering::Acquire) == 0 && is_early() {
         std::thread::sleep(Duration::from_millis(2));
         safepoint::from_aside();
     }
@@ -147,10 +93,10 @@ fn give_way() {
 fn last() {
     let begin = clock::monotonic();
     loop {
-        let done = flushed().is_some() || arbiter::is_yielded();
+        let done = flushing::flushed().is_some() || arbiter::is_yielded();
         if buffers::oldest_pending().is_none() {
             if done {
-                COMPLETE_TO.fetch_max(begin, Ordering::AcqRel);
+                flushing::all_delivered(begin);
             }
             return;
         }
@@ -159,7 +105,7 @@ fn last() {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
-    session::flush(true);
+    flushing::flush(true);
     // what CUPTI's own thread is delivering is in nobody's flush
     while buffers::oldest_pending().is_some() && clock::monotonic().saturating_sub(begin) < FORCED_BY {
         std::thread::sleep(Duration::from_millis(2));
@@ -177,71 +123,6 @@ pub(crate) fn ask() -> u64 {
 /// Has the flush of this number, or a later one, ended?
 pub(crate) fn has_ended(number: u64) -> bool {
     ENDED.load(Ordering::Acquire) >= number
-}
-
-/// What CUPTI is to do for a window.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(crate) enum Switch {
-    On = WANTS_ON,
-    Off = WANTS_OFF,
-    /// Off, on and off: what was on when the context was created goes on recording the nodes of
-    /// graphs after it was switched off for the first time (docs/windows.md).
-    OffForGraphs = WANTS_OFF_FOR_GRAPHS,
-    /// Off whoever launches meanwhile, by the flush thread: what CUPTI recorded behind that would
-    /// be broken (docs/windows.md), and it is never on again.
-    OffForGood = WANTS_OFF_FOR_GOOD,
-}
-
-/// Has CUPTI switched as soon as that can be done. By the drain thread.
-pub(crate) fn ask_switch(switch: Switch) {
-    SWITCH.store(switch as u8, Ordering::Release);
-    match switch {
-        Switch::OffForGood => WAKE.set(),
-        _ => safepoint::want(safepoint::SWITCH),
-    }
-}
-
-/// Is CUPTI to be on?
-pub(crate) fn is_wanted_on() -> bool {
-    matches!(SWITCH.load(Ordering::Acquire), IS_ON | WANTS_ON)
-}
-
-/// Is something to be switched?
-fn is_to_switch() -> bool {
-    !matches!(SWITCH.load(Ordering::Acquire), IS_ON | IS_OFF)
-}
-
-/// Is it done?
-pub(crate) fn is_switched(on: bool) -> bool {
-    SWITCH.load(Ordering::Acquire) == if on { IS_ON } else { IS_OFF }
-}
-
-/// Held while the thread flushes, and while CUPTI is switched: neither waits inside of CUPTI for
-/// the other.
-static BUSY: Mutex<()> = Mutex::new(());
-
-/// Switches as was asked for, by a thread that found no launch under way (`duty_cycle::safepoint`;
-/// [`Switch::OffForGood`]: by the flush thread); waits for nothing. `false`: not now (a flush is
-/// under way, or another client has CUPTI).
-pub(crate) fn switch_at_rest() -> bool {
-    let Some(_busy) = BUSY.try_lock() else { return false };
-    let wanted = SWITCH.load(Ordering::Acquire);
-    let (on, done) = match wanted {
-        WANTS_ON => (true, IS_ON),
-        WANTS_OFF | WANTS_OFF_FOR_GRAPHS | WANTS_OFF_FOR_GOOD => (false, IS_OFF),
-        _ => return true,
-    };
-    if wanted == WANTS_OFF_FOR_GRAPHS && session::switch(false) {
-        session::switch(true);
-    }
-    // what was recorded comes back with later flushes
-    if !session::switch(on) && (on || !arbiter::is_yielded()) {
-        return false;
-    }
-    let _ = SWITCH.compare_exchange(wanted, done, Ordering::AcqRel, Ordering::Relaxed);
-    drain::wake();
-    true
 }
 
 /// Asks for the final flush. COLD.
@@ -272,7 +153,7 @@ fn step_aside_for_new_clients(looked: &mut Looked) {
     reroute::clients(before.at);
     if session::is_subscribed() && !reroute::all_ask_us() {
         session::give_up_subscription();
-        if let Some(session) = session::get().filter(|_| !arbiter::is_yielded() && is_switched(true)) {
+        if let Some(session) = session::get().filter(|_| !arbiter::is_yielded() && switch::is_done(true)) {
             // now with all calls in the filter; the kinds are on already
             let _ = session::enable(session);
         }

@@ -5,7 +5,8 @@
 use trace::control::{Answer, RecordingState, Refusal, Request, MOST_BYTES};
 
 use super::socket::Socket;
-use super::{Recorded, CLIENT_TIMEOUT};
+use super::CLIENT_TIMEOUT;
+use crate::sources::marks::outside::Recorded;
 
 pub(super) struct Client {
     pub(super) socket: Socket,

@@ -8,15 +8,16 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{fence, AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::OnceLock;
 use std::time::Duration;
 
-use crate::collector::drain::{self, RECORDER};
+use crate::collector::drain;
 use crate::platform::threads::spawn_quietly;
 use crate::platform::{clock, descriptors, lifecycle};
 use crate::recording;
-use crate::sources::marks::program;
+use crate::sources::hostpool;
+use crate::sources::marks::outside::{self, Recorded};
 
 mod client;
 mod place;
@@ -41,30 +42,6 @@ const PAUSE: Duration = Duration::from_millis(20);
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 /// Where the socket of this process is.
 static PATH: OnceLock<PathBuf> = OnceLock::new();
-/// A [`Recorded`].
-static RECORDED: AtomicU8 = AtomicU8::new(Recorded::Part as u8);
-
-/// What is recorded without being asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Recorded {
-    /// Everything: the program wants that, and there are no windows.
-    All,
-    /// Not all of it; more, if it is asked for.
-    Part,
-    /// Nothing, and nothing can be.
-    NoMore,
-}
-
-/// By the drain thread.
-pub(crate) fn set_recorded(recorded: Recorded) {
-    RECORDED.store(recorded as u8, Ordering::Relaxed);
-}
-
-fn recorded() -> Recorded {
-    let all = [Recorded::All, Recorded::Part, Recorded::NoMore];
-    let number = RECORDED.load(Ordering::Relaxed);
-    all.into_iter().find(|r| *r as u8 == number).unwrap_or(Recorded::Part)
-}
 
 /// Listens beside the recording from now on. Where there can be no socket, the recording says why:
 /// who asks for it reads that first.
@@ -85,7 +62,7 @@ fn run() {
         Err(e) => return unheard(&e.to_string()),
     };
     while !IS_OVER.load(Ordering::Relaxed) && lifecycle::get() != lifecycle::State::Inert {
-        control.poll(clock::monotonic(), recorded());
+        control.poll(clock::monotonic(), outside::recorded());
         control.wait(clock::monotonic());
         control.stand(clock::monotonic());
         std::thread::sleep(PAUSE);
@@ -93,7 +70,7 @@ fn run() {
 }
 
 fn unheard(why: &str) {
-    if let Some(recorder) = RECORDER.lock().as_mut() {
+    if let Some(recorder) = drain::recorder().as_mut() {
         recorder.store.attribute(trace::define::NO_CONTROL, why);
     }
 }
@@ -178,12 +155,12 @@ impl Control {
         }
         let until = self.clients.iter().flatten().map(|c| c.holds_until).max().unwrap_or(0);
         if until > now {
-            program::force_until(until);
+            outside::force_until(until);
             if !self.holds {
-                drain::wake(); // its next round heeds it
+                hostpool::wake_reader(); // its next round heeds it
             }
         } else if self.holds {
-            program::release();
+            outside::release();
         }
         self.holds = until > now;
     }

@@ -43,24 +43,24 @@ fn recording_is_held_on_until_released_or_the_time_is_up_or_the_client_is_gone()
     client.write_all(b"gapprobe/1 status\ngapprobe/1 record 1000\n").unwrap();
     control.poll(S, Recorded::Part);
     assert_eq!(answer(&client), Some(Answer::Is(RecordingState::Off)));
-    assert!(!program::is_forced(S));
+    assert!(!outside::is_forced(S));
     control.poll(2 * S, Recorded::Part);
     assert_eq!(answer(&client), Some(Answer::Recording(2 * S)));
-    assert!(program::is_forced(2 * S) && !program::is_forced(3 * S));
+    assert!(outside::is_forced(2 * S) && !outside::is_forced(3 * S));
     let mut other = connect(&folder);
     other.write_all(b"gapprobe/1 record 60000\n").unwrap();
     client.write_all(b"gapprobe/1 release\n").unwrap();
     control.poll(2 * S + 1, Recorded::Part);
     assert_eq!(answer(&other), Some(Answer::Recording(2 * S + 1)));
-    assert!(program::is_forced(60 * S), "the other one holds it");
+    assert!(outside::is_forced(60 * S), "the other one holds it");
     drop(other);
     control.poll(2 * S + 2, Recorded::Part);
-    assert!(!program::is_forced(2 * S + 2), "who held it is gone");
+    assert!(!outside::is_forced(2 * S + 2), "who held it is gone");
     client.write_all(b"gapprobe/1 record 1000\n").unwrap();
     control.poll(3 * S, Recorded::Part);
-    assert!(program::is_forced(3 * S));
+    assert!(outside::is_forced(3 * S));
     control.poll(4 * S, Recorded::Part);
-    assert!(!program::is_forced(4 * S), "its time is up");
+    assert!(!outside::is_forced(4 * S), "its time is up");
     std::fs::remove_dir_all(folder).unwrap();
 }
 
@@ -75,7 +75,7 @@ fn what_has_ended_for_good_is_not_held_on() {
     assert_eq!(answer(&client), Some(Answer::Is(RecordingState::Off)));
     control.poll(S, Recorded::NoMore);
     assert_eq!(answer(&client), Some(Answer::Refused(Refusal::Ended)));
-    assert!(!program::is_forced(S));
+    assert!(!outside::is_forced(S));
     std::fs::remove_dir_all(folder).unwrap();
 }
 

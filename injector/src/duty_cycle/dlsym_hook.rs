@@ -16,10 +16,10 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::driver::{ASKED, LAUNCHES};
-use crate::boot::attach;
 use crate::hooks::imports;
 use crate::hooks::slots::Lead;
 use crate::platform::guard::guard;
+use crate::platform::settings;
 use crate::platform::{lifecycle, loader};
 
 /// What the names of launchers' files begin with, which ask `dlsym`.
@@ -143,7 +143,7 @@ pub(crate) fn in_place_of(name: &CStr, found: *mut c_void) -> Option<*mut c_void
 /// Are launches to be seen: windows are used, or may be (before we attach the settings are not
 /// known)?
 fn is_wanted() -> bool {
-    let by_settings = || attach::settings().is_none_or(super::may_be_used);
+    let by_settings = || settings::get().is_none_or(super::may_be_used);
     lifecycle::get() != lifecycle::State::Inert && (LEADS.load(Ordering::Acquire) || by_settings())
 }
 

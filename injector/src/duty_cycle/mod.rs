@@ -22,12 +22,14 @@
 //! | `report` | which windows there were, and why there are none, in words |
 //! | here | opening and closing, on the drain thread |
 
-pub(crate) mod alarm;
+mod alarm;
 mod between;
 mod budget;
+pub(crate) mod comeback;
 pub(crate) mod dlsym_hook;
 mod driver;
 mod measured;
+pub(crate) mod orders;
 mod pauses;
 mod plan;
 mod report;
@@ -35,6 +37,7 @@ mod runtime;
 pub(crate) mod safepoint;
 pub(crate) mod static_cudart;
 mod step_clock;
+pub(crate) mod switch;
 mod sync_clock;
 mod thread_slots;
 mod waits;
@@ -45,37 +48,33 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use trace::event::Unobserved;
 use trace::{total, Total};
 
-pub(crate) use alarm::Reason;
 pub(crate) use budget::{launch_ns, Spent};
 pub(crate) use pauses::Pauses;
-pub(crate) use plan::WINDOW_NS;
 pub(crate) use step_clock::on_mark;
-pub(crate) use sync_clock::UnderWay;
 
-use crate::collector::flush;
-use crate::collector::flush::Switch;
-use crate::flight;
 use crate::hooks::imports;
 use crate::platform::settings::{Settings, Wish};
 use crate::platform::{clock, identity};
 use crate::sources::cupti::warm_up::{FirstOp, Front};
 use crate::sources::cupti::{choose, session};
-use crate::sources::marks::program;
+use crate::sources::marks::outside;
 use crate::sources::marks::program::Capture;
 use crate::store::Store;
 use between::Between;
 use budget::Budget;
+use orders::Open;
 use plan::Plan;
 use report::Report;
 use step_clock::Source;
+use switch::Switch;
 use watch::Watch;
 
 /// What windows are counted by.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum By {
     Steps,
-    /// Time of day, in units of a window ([`plan::WINDOW_NS`]): where no steps are known, or ranks
-    /// may number them differently. Clocks of the nodes of a job differ by less than that.
+    /// Time of day, in units of a window (`settings::WINDOW_NS`): where no steps are known, or
+    /// ranks may number them differently. Clocks of the nodes of a job differ by less than that.
     Clock,
 }
 
@@ -109,7 +108,7 @@ enum Schedule {
 /// Opens and closes windows. Of the drain thread.
 pub(crate) struct Windows {
     wish: Wish,
-    /// A window lasts about this long, ns ([`plan::WINDOW_NS`] but in tests).
+    /// A window lasts about this long, ns (`settings::WINDOW_NS` but in tests).
     window_ns: u64,
     /// Other ranks are to have the same windows.
     has_ranks: bool,
@@ -210,7 +209,7 @@ impl Windows {
             }
             None => self.pauses.end(now),
         }
-        let is_asked = around.capture.is_the_programs() || program::is_forced(now);
+        let is_asked = around.capture.is_the_programs() || outside::is_forced(now);
         let wanted = !self.has_ended && (self.is_wanted(now) || is_asked);
         match self.phase {
             Phase::Open if !wanted => {
@@ -218,7 +217,7 @@ impl Windows {
                 around.front.cut(now);
                 self.between.begin(now);
                 let for_graphs = self.budget.has_graphs();
-                flush::ask_switch(match () {
+                switch::ask(match () {
                     () if self.has_ended => Switch::OffForGood,
                     () if for_graphs => Switch::OffForGraphs,
                     () => Switch::Off,
@@ -228,15 +227,15 @@ impl Windows {
                 }
                 self.phase = Phase::Closing;
             }
-            Phase::Closing if flush::is_switched(false) => {
+            Phase::Closing if switch::is_done(false) => {
                 self.budget.measured.switched_off(step_clock::steps());
                 self.phase = Phase::Closed;
             }
             Phase::Closed if wanted => {
-                flush::ask_switch(Switch::On);
+                switch::ask(Switch::On);
                 self.phase = Phase::Opening;
             }
-            Phase::Opening if flush::is_switched(true) => {
+            Phase::Opening if switch::is_done(true) => {
                 around.capture.window(true, now, around.store);
                 self.between.count(now, true, around.store);
                 around.front.begin(now, around.first_op, around.store);
@@ -447,9 +446,9 @@ impl Windows {
     }
 
     /// Since when nothing is recorded, and why, while nothing is.
-    fn unobserved(&self, capture: &Capture) -> Option<flight::Open> {
+    fn unobserved(&self, capture: &Capture) -> Option<Open> {
         let why = if self.phase == Phase::Open { Unobserved::CaptureOff } else { Unobserved::Window };
-        capture.off_since().map(|since| flight::Open { since, why })
+        capture.off_since().map(|since| Open { since, why })
     }
 
     /// A window from now on, whatever the schedule says.
@@ -481,14 +480,8 @@ fn may_be_used(settings: &Settings) -> bool {
     settings.windows != Wish::All || settings.flight_ns > 0
 }
 
-/// Launches are to be seen from now on, for [`safepoint`]: another client has come. Harmless to
-/// repeat.
-pub(crate) fn see_launches() {
-    lead_calls();
-}
-
 /// Was a launch seen since then? As exact as the question is asked often.
-pub(crate) fn has_launched_since(then: u64) -> bool {
+fn has_launched_since(then: u64) -> bool {
     static LAST: AtomicU64 = AtomicU64::new(0);
     static AT: AtomicU64 = AtomicU64::new(0);
     let launches = step_clock::launches();

@@ -77,9 +77,6 @@ impl Plan {
     }
 }
 
-/// Windows last about this long, ns: the gap sampler looks 100 times a second, and warm-up is left
-/// out of each.
-pub(crate) const WINDOW_NS: u64 = 2_000_000_000;
 /// Fewest and most steps of a window.
 const STEPS: (u64, u64) = (16, 1 << 16);
 
@@ -91,6 +88,7 @@ pub(super) fn window_steps(step_ns: u64, window_ns: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::settings::WINDOW_NS;
 
     const GPT: Costs = Costs { on: 0.03, off_once: 0.002, off: 0.004 };
 

@@ -18,9 +18,8 @@
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{fence, AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use super::sync_clock;
 use super::thread_slots::{self, Mine, BOARD, FENCED, TURNING, UNFENCED};
-use crate::collector::flush;
+use super::{comeback, switch, sync_clock};
 use crate::platform::guard::guard;
 use crate::platform::{clock, lifecycle, thread_block};
 use crate::sources::cupti::arbiter;
@@ -300,7 +299,7 @@ fn cancellable(state: c_int) -> c_int {
 fn may_succeed() -> bool {
     let is_window_alone = BOARD.wanted.load(Ordering::Relaxed) == SWITCH;
     lifecycle::get() == lifecycle::State::Recording
-        && !(is_window_alone && flush::is_wanted_on() && arbiter::is_yielded())
+        && !(is_window_alone && switch::is_wanted_on() && arbiter::is_yielded())
 }
 
 /// `membarrier`'s commands, as `linux/membarrier.h` numbers them (Linux 4.14).
@@ -395,10 +394,10 @@ fn work() -> bool {
     // taken first: what is wanted from now on is another thing
     let wanted = BOARD.wanted.swap(0, Ordering::AcqRel);
     let mut left = 0;
-    if wanted & SWITCH != 0 && !flush::switch_at_rest() {
+    if wanted & SWITCH != 0 && !switch::at_rest() {
         left |= SWITCH;
     }
-    if wanted & RETURN != 0 && !arbiter::return_at_rest() {
+    if wanted & RETURN != 0 && !comeback::at_rest() {
         left |= RETURN;
     }
     BOARD.wanted.fetch_or(left, Ordering::AcqRel);

@@ -18,8 +18,8 @@ use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use trace::total;
 
 use super::thread_slots::{self, Mine, BOARD};
-use crate::collector::drain;
 use crate::platform::clock;
+use crate::sources::hostpool;
 
 /// So many launches had been counted as numbering the steps (`thread_slots::numbering`) when their
 /// numbers began anew. Not numbered (`thread_slots::Mine::count_other`) are those through the
@@ -199,7 +199,7 @@ fn on_step() {
     }
     // one call to the kernel at each end of a window, and only there
     if step >= WAKE_AT.load(Ordering::Relaxed) && WAKE_AT.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
-        drain::wake();
+        hostpool::wake_reader();
     }
 }
 

@@ -8,8 +8,8 @@ use trace::Total;
 
 use super::alarm::{Alarm, Reason};
 use super::between::Counts;
+use super::orders::{self, Open};
 use super::{step_clock, sync_clock};
-use crate::flight;
 
 /// Time in synchronizing calls a step is a mean over so long at least, ns.
 const MEAN_OVER: u64 = 1_000_000_000;
@@ -64,14 +64,9 @@ impl Watch {
     }
 
     /// Is there a reason for an alarm, now, and which? The flight recorder is told.
-    pub(super) fn alarm(
-        &mut self,
-        now: u64,
-        has_steps: bool,
-        unobserved: Option<flight::Open>,
-    ) -> Option<Reason> {
+    pub(super) fn alarm(&mut self, now: u64, has_steps: bool, unobserved: Option<Open>) -> Option<Reason> {
         let reason = self.alarm.rings(now, has_steps, self.active_at)?;
-        flight::ask(now, reason, self.in_sync, unobserved);
+        orders::ask(now, reason, self.in_sync, unobserved);
         Some(reason)
     }
 
@@ -85,7 +80,7 @@ impl Watch {
             (Total::LastActivityAt, self.active_at),
             (Total::InSyncSince, in_sync.map_or(0, |c| c.since)),
             (Total::InSyncCall, in_sync.map_or(0, |c| u64::from(c.call))),
-            (Total::Flights, flight::written()),
+            (Total::Flights, orders::written()),
         ]
     }
 }

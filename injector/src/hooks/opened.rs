@@ -10,13 +10,11 @@
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::ops::Range;
+use std::sync::OnceLock;
 
-use crate::duty_cycle;
 use crate::hooks::imports;
 use crate::platform::guard::guard;
 use crate::platform::{lifecycle, loader};
-use crate::sources::cupti::neighbours::is_dlsym_client;
-use crate::sources::cupti::reroute;
 
 #[cfg(target_arch = "x86_64")]
 mod entry {
@@ -59,6 +57,20 @@ mod entry {
     }
 }
 
+/// Libraries whose opening is to be seen.
+pub(crate) struct Watched {
+    /// Is it one of them, by its path?
+    pub(crate) is_it: fn(&[u8]) -> bool,
+    /// It was opened: before its first call.
+    pub(crate) opened: fn(&[u8]),
+}
+
+static WATCHED: OnceLock<[Watched; 2]> = OnceLock::new();
+
+fn watched(path: &[u8]) -> Option<&'static Watched> {
+    WATCHED.get()?.iter().find(|w| (w.is_it)(path))
+}
+
 /// Is it a library that is to be led to us? An absolute path: all others are the caller's.
 unsafe extern "C" fn is_led(path: *const c_char) -> bool {
     guard(false, || {
@@ -67,8 +79,7 @@ unsafe extern "C" fn is_led(path: *const c_char) -> bool {
         }
         // SAFETY: the interpreter's own argument to dlopen, a C string.
         let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-        path.starts_with(b"/")
-            && (is_dlsym_client(path) || duty_cycle::dlsym_hook::leads_what_is_loaded(path))
+        path.starts_with(b"/") && watched(path).is_some()
     })
 }
 
@@ -81,10 +92,8 @@ unsafe extern "C" fn dlopen_and_lead(path: *const c_char, flags: c_int) -> *mut 
         guard((), || {
             // SAFETY: dlopen just read it as a C string.
             let path = unsafe { CStr::from_ptr(path) }.to_bytes();
-            if is_dlsym_client(path) {
-                reroute::lead_loaded();
-            } else {
-                duty_cycle::dlsym_hook::lead_loaded(path);
+            if let Some(watched) = watched(path) {
+                (watched.opened)(path);
             }
         });
     }
@@ -94,7 +103,8 @@ unsafe extern "C" fn dlopen_and_lead(path: *const c_char, flags: c_int) -> *mut 
 /// Leads the interpreter's slot here. `of_interpreter`: any address in the object that holds it.
 /// Harmless to repeat.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn lead(of_interpreter: u64) {
+pub(crate) fn lead(of_interpreter: u64, watched: [Watched; 2]) {
+    let _ = WATCHED.set(watched); // once a process
     struct Interpreter(u64);
     impl imports::Rewrite for Interpreter {
         fn wants(&mut self, object: &[u8]) -> bool {
@@ -112,4 +122,4 @@ pub(crate) fn lead(of_interpreter: u64) {
 
 /// Elsewhere the flush thread's looks have to do.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn lead(_of_interpreter: u64) {}
+pub(crate) fn lead(_of_interpreter: u64, _watched: [Watched; 2]) {}

@@ -8,8 +8,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::hooks::imports;
-use crate::platform::loader;
-use crate::sources::cupti::choose::Library;
+use crate::platform::loader::{self, Library};
 
 /// A function of CUDA's, and ours that stands before it.
 pub(crate) struct Lead {

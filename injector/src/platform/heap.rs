@@ -8,10 +8,10 @@
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 use crate::platform::{lifecycle, say};
-use crate::recording;
 
 /// Enough for what a thread of the program's has us allocate: settings, paths, names.
 const RESERVE: usize = 64 << 10;
@@ -128,6 +128,14 @@ fn is_thread_of_ours() -> bool {
     ours && unsafe { libc::gettid() } != unsafe { libc::getpid() }
 }
 
+/// The recording's path, as it may be shown.
+static RECORDING: OnceLock<&[u8]> = OnceLock::new();
+
+/// The recording is here: what is said names it.
+pub(crate) fn recording_is_at(shown: &'static str) {
+    let _ = RECORDING.set(shown.as_bytes()); // once a process
+}
+
 /// Says so, once; a thread that has not the program's stderr leaves it to the next one, at the
 /// latest to who leaves.
 pub(crate) fn say_it() {
@@ -137,7 +145,7 @@ pub(crate) fn say_it() {
     }
     let text: &[u8] =
         b"gapprobe: recording ended: memory was refused (a limit of this process, or none left)";
-    match recording::shown_path() {
+    match RECORDING.get() {
         Some(path) => say::parts(&[text, b". Next: gapprobe recover ", path]),
         None => say::parts(&[text]),
     }

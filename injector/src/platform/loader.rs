@@ -7,6 +7,7 @@
 //! are looked through: `imports`), and no walk of ours begins during one.
 
 use std::ffi::{c_int, c_void, CStr};
+use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -20,6 +21,15 @@ static FORKS: AtomicU32 = AtomicU32::new(0);
 /// waits.
 const LOOKS: u32 = 200;
 const PAUSE: Duration = Duration::from_micros(50);
+
+/// A library we hold a reference to, for ever.
+#[derive(Clone, Debug)]
+pub(crate) struct Library {
+    /// dlopen handle.
+    pub(crate) handle: NonNull<c_void>,
+    /// Where it came from.
+    pub(crate) path: String,
+}
 
 /// What the loader calls for each object.
 pub(crate) type Visit = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mut c_void) -> c_int;

@@ -65,3 +65,109 @@ fn between(call: libc::c_long, pid: libc::pid_t, local: &[libc::iovec], remote: 
     };
     n as isize
 }
+
+/// Longest string read, bytes.
+const LONGEST: usize = 2048;
+
+/// The C string at `address` of our own memory, or `None` where it is not mapped, empty, not ended
+/// within [`LONGEST`] bytes, or holds control characters (memory used for something else
+/// meanwhile).
+pub(crate) fn read_string(address: u64) -> Option<Vec<u8>> {
+    let mut text = Vec::new();
+    let mut at = address;
+    while text.len() < LONGEST {
+        // never across a page in one read: the next page may not be mapped
+        let room = 4096 - (at % 4096) as usize;
+        let mut chunk = [0u8; 4096];
+        let want = room.min(256);
+        let got = read_into(at, chunk.get_mut(..want)?)?;
+        let piece = chunk.get(..got)?;
+        match piece.iter().position(|&b| b == 0) {
+            Some(end) => {
+                text.extend_from_slice(piece.get(..end)?);
+                let printable = !text.is_empty() && text.iter().all(|&b| b >= 0x20 && b != 0x7f);
+                return printable.then_some(text);
+            }
+            None => text.extend_from_slice(piece),
+        }
+        at += got as u64;
+    }
+    None
+}
+
+/// Copies our own memory at `address` into `out` and says how much of it there was.
+pub(crate) fn read_into(address: u64, out: &mut [u8]) -> Option<usize> {
+    let place = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: out.len() };
+    let n = copy_from(own_id(), &[place], out);
+    if n > 0 {
+        return usize::try_from(n).ok();
+    }
+    // a container's seccomp filter may forbid the call; the same memory is a file
+    match std::io::Error::last_os_error().raw_os_error() {
+        Some(libc::EPERM | libc::ENOSYS) => {
+            use std::os::unix::fs::FileExt;
+            std::fs::File::open("/proc/thread-self/mem").ok()?.read_at(out, address).ok().filter(|n| *n > 0)
+        }
+        _ => None,
+    }
+}
+
+/// Could this be an address of a program (page 0 and the kernel's half are not)?
+pub(crate) fn is_address(address: u64) -> bool {
+    (4096..1 << 56).contains(&address)
+}
+
+/// `length` bytes at `address`.
+pub(crate) fn read(address: u64, length: usize) -> Option<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    (is_address(address) && read_into(address, &mut bytes)? == length).then_some(bytes)
+}
+
+/// The word at `address`.
+pub(crate) fn word(address: u64) -> Option<u64> {
+    let mut bytes = [0; 8];
+    (is_address(address) && read_into(address, &mut bytes)? == bytes.len()).then(|| u64::from_le_bytes(bytes))
+}
+
+/// Eight bytes of `bytes`, little-endian; 0 beyond its end.
+pub(crate) fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    let mut word = [0; 8];
+    if let Some(from) = bytes.get(at..at + 8) {
+        word.copy_from_slice(from);
+    }
+    u64::from_le_bytes(word)
+}
+
+/// As [`u64_at`], four bytes.
+pub(crate) fn i32_at(bytes: &[u8], at: usize) -> i32 {
+    let mut word = [0; 4];
+    if let Some(from) = bytes.get(at..at + 4) {
+        word.copy_from_slice(from);
+    }
+    i32::from_le_bytes(word)
+}
+
+/// As [`u64_at`], four bytes, unsigned.
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_le_bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_read_up_to_the_end_of_its_page_and_no_further() {
+        let page = map(8192, true).unwrap().as_ptr();
+        // SAFETY: the second of two pages of our own mapping.
+        unsafe { libc::munmap(page.wrapping_add(4096).cast(), 4096) };
+        // SAFETY: the last 5 bytes of the first page.
+        unsafe { page.wrapping_add(4091).copy_from(c"gemm".as_ptr().cast(), 5) };
+        assert_eq!(read_string(page as u64 + 4091).as_deref(), Some(b"gemm".as_slice()));
+        // SAFETY: the last byte of the page.
+        unsafe { page.wrapping_add(4095).write(b'x') };
+        assert_eq!(read_string(page as u64 + 4091), None, "runs into the unmapped page");
+        assert_eq!(read_string(page as u64 + 4096), None);
+        assert_eq!(read_string(8), None);
+    }
+}

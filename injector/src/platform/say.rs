@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use verdict::text::escape::visible;
 
 use crate::platform::descriptors::identity_of;
-use crate::recording::crashes;
 
 static KNOWN: AtomicBool = AtomicBool::new(false);
 static DEVICE: AtomicU64 = AtomicU64::new(0);
@@ -136,8 +135,6 @@ fn write(pieces: &[libc::iovec; PARTS + 1], count: usize) -> bool {
 
 /// The one complaint of a process: why gapprobe does not record. Later ones are swallowed.
 pub(crate) fn complain(text: &str) {
-    // who complains would have recorded: `gapprobe run` is not to say that nobody used CUDA
-    crashes::cuda_was_used();
     if !COMPLAINED.swap(true, Ordering::AcqRel) {
         line(&format!("gapprobe: {text}"));
     }

@@ -8,12 +8,16 @@ use std::fmt::Display;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::sync::OnceLock;
 
 use spool::retention::Keep;
 use trace::setting::{self, Switch};
 
-use crate::duty_cycle::WINDOW_NS;
 use crate::platform::{environment, identity};
+
+/// Windows of a budget last about this long, ns: the gap sampler looks 100 times a second, and
+/// warm-up is left out of each.
+pub(crate) const WINDOW_NS: u64 = 2_000_000_000;
 
 /// Which part of the run is to be recorded.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -95,6 +99,18 @@ pub(crate) struct Settings {
     pub(crate) test_raw: Option<PathBuf>,
     /// The values that made no sense.
     pub(crate) complaints: Complaints,
+}
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// Those of this process, read now where they have not been.
+pub(crate) fn of_process() -> &'static Settings {
+    SETTINGS.get_or_init(read)
+}
+
+/// Those of this process; `None` before they are read, at attach.
+pub(crate) fn get() -> Option<&'static Settings> {
+    SETTINGS.get()
 }
 
 impl Settings {

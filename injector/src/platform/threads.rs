@@ -171,6 +171,11 @@ impl Signal {
     }
 }
 
+/// A short pause for COLD loops.
+pub(crate) fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 //! The private folders that recordings are made in, on local disks.
 
 use std::ffi::{CString, OsStr};
+use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -65,4 +66,12 @@ pub(crate) fn open_private(directory: &Path) -> Option<std::fs::File> {
     let uid = unsafe { libc::geteuid() };
     let is_ours = folder.metadata().is_ok_and(|m| m.uid() == uid && m.mode() & 0o077 == 0);
     is_ours.then_some(folder)
+}
+
+/// Locks a file or directory for as long as it is open, without waiting. Where the file system
+/// knows no locks it is ours.
+pub(crate) fn lock(file: &std::fs::File) -> bool {
+    // SAFETY: a descriptor that `file` keeps open.
+    let rc = unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) };
+    rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::EWOULDBLOCK)
 }

@@ -16,11 +16,9 @@ use parking_lot::Mutex;
 use spool::{leftovers, retention};
 use trace::{Header, Loss};
 
-use super::SpoolWriter;
-use crate::boot::attach;
+use super::{folders, half_files, SpoolWriter};
 use crate::platform::threads::{spawn_quietly, Signal};
-use crate::platform::{clock, descriptors, losses};
-use crate::shutdown;
+use crate::platform::{clock, descriptors, losses, settings};
 use crate::store::image::Image;
 use crate::store::{Snapshot, Store};
 
@@ -157,7 +155,7 @@ fn run(making: &Making, mut mirror: Option<SpoolWriter>, image: Image) {
     loop {
         WANTED.wait(Duration::from_secs(3600));
         WANTED.take();
-        shutdown::remove_wanted_half_files();
+        half_files::remove_if_wanted();
         let order = {
             let mut desk = DESK.lock();
             desk.is_busy = desk.order.is_some();
@@ -197,9 +195,9 @@ fn run(making: &Making, mut mirror: Option<SpoolWriter>, image: Image) {
 /// always killed (servers that SIGTERM ends) there is none.
 fn sweep() {
     let until = Some(Instant::now() + SWEEPING);
-    if let (Some(folder), Some(settings)) = (super::folder(), attach::settings()) {
+    if let (Some(folder), Some(settings)) = (super::folder(), settings::get()) {
         leftovers::recordings(folder, until);
-        retention::recordings(folder, settings.keep.of_recordings(), shutdown::lock, until);
+        retention::recordings(folder, settings.keep.of_recordings(), folders::lock, until);
     }
 }
 

@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::python::Python;
-use super::remote::{i32_at, u64_at};
+use crate::platform::memory::{i32_at, u64_at};
 use crate::sources::python::code::{self, Code, Memory};
 use crate::sources::python::interpreter::Interpreter;
 use crate::sources::python::layout::threads::{Layout, UNICODE_HASH};

@@ -3,7 +3,7 @@
 //! One frame of Python, as its bytes say.
 
 use super::python::Python;
-use super::remote::{i32_at, u64_at};
+use crate::platform::memory::{i32_at, u64_at};
 use crate::sources::python::layout::frames::Instruction;
 
 /// Owner of the frame of a function that runs.

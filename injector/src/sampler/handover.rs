@@ -14,13 +14,12 @@ use trace::Loss;
 use super::code::Text;
 use crate::duty_cycle::Pauses;
 use crate::platform::losses;
+use crate::sources::cupti::last_callers::{Caller, LastCallers, CALLERS_KEPT};
 use crate::sources::marks::program::Capture;
 use crate::store::Store;
 
 /// What waits for the drain thread at most: 16 threads at 100 Hz for two seconds.
 const QUEUE_CAPACITY: usize = 4096;
-/// Threads that are sampled: those that called CUDA last.
-pub(super) const THREADS: usize = 16;
 
 /// A frame as the sampler knows it: function, file, line.
 pub(super) type Frame = (Text, Text, u32);
@@ -41,7 +40,7 @@ pub(super) enum Item {
 }
 
 static QUEUE: Mutex<Vec<Item>> = Mutex::new(Vec::new());
-static CALLERS: Mutex<[(u32, u64); THREADS]> = Mutex::new([(0, 0); THREADS]);
+static CALLERS: Mutex<[Caller; CALLERS_KEPT]> = Mutex::new([(0, 0); CALLERS_KEPT]);
 static WANTED: AtomicBool = AtomicBool::new(false);
 static PAUSE: AtomicU64 = AtomicU64::new(0);
 static DEVICES: AtomicU64 = AtomicU64::new(0);
@@ -58,7 +57,7 @@ pub(super) fn put(item: Item) -> bool {
 }
 
 /// The threads that called CUDA last, with the time of their last call.
-pub(super) fn callers() -> [(u32, u64); THREADS] {
+pub(super) fn callers() -> [Caller; CALLERS_KEPT] {
     *CALLERS.lock()
 }
 
@@ -80,39 +79,18 @@ pub(super) fn devices() -> u64 {
 /// The drain thread's side.
 #[derive(Default)]
 pub(crate) struct Taker {
-    callers: [(u32, u64); THREADS],
-    /// Place of the thread that called last.
-    last: usize,
     stacks: Vec<u32>,
 }
 
 impl Taker {
-    /// A thread made a call that ended at `time`.
-    #[inline]
-    pub(crate) fn called(&mut self, tid: u32, time: u64) {
-        match self.callers.get_mut(self.last) {
-            Some((t, last)) if *t == tid => *last = time.max(*last),
-            _ => self.other_called(tid, time),
-        }
-    }
-
-    fn other_called(&mut self, tid: u32, time: u64) {
-        let known = self.callers.iter().position(|c| c.0 == tid);
-        let oldest = || (0..THREADS).min_by_key(|n| self.callers.get(*n).map_or(0, |c| c.1));
-        self.last = known.or_else(oldest).unwrap_or(0);
-        if let Some(place) = self.callers.get_mut(self.last) {
-            *place = (tid, if place.0 == tid { place.1.max(time) } else { time });
-        }
-    }
-
     /// Once a round: says what is known, takes what waits.
     pub(crate) fn round(
         &mut self,
         store: &mut Store,
         (capture, pauses): (&Capture, &mut Pauses),
-        devices: u64,
+        (callers, devices): (&LastCallers, u64),
     ) {
-        *CALLERS.lock() = self.callers;
+        *CALLERS.lock() = callers.all();
         let pause = pauses.on_since();
         PAUSE.store(pause.unwrap_or(0), Ordering::Relaxed);
         WANTED.store(capture.is_on() || pause.is_some(), Ordering::Relaxed);
@@ -175,22 +153,4 @@ pub(super) fn gauge(which: trace::event::Gauge, device: u32, from: u64, to: u64,
     let mut e = Event::new(Kind::Gauge, from, to);
     (e.a, e.x, e.b, e.c) = (which as u32, device as u8, value as u32, (value >> 32) as u32);
     Item::Recorder(e)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_threads_that_called_last_are_kept() {
-        let mut taker = Taker::default();
-        for n in 1..=20u32 {
-            taker.called(n, u64::from(n) * 10);
-            taker.called(7, u64::from(n) * 10 + 1);
-        }
-        let mut tids: Vec<u32> = taker.callers.iter().map(|c| c.0).collect();
-        tids.sort_unstable();
-        assert_eq!(tids, (5..=20).collect::<Vec<_>>(), "the last sixteen, 7 among them");
-        assert!(taker.callers.contains(&(7, 201)) && taker.callers.contains(&(20, 200)));
-    }
 }

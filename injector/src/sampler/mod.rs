@@ -39,8 +39,8 @@ use trace::event::{sample, Event, Gauge, Kind};
 pub(crate) use counts::spent;
 pub(crate) use handover::Taker;
 
-use crate::boot::attach;
-use crate::platform::{clock, descriptors, lifecycle};
+use crate::platform::threads::spawn_quietly;
+use crate::platform::{clock, descriptors, lifecycle, settings};
 use crate::sources::cupti::buffers;
 use crate::store;
 use children::Children;
@@ -71,18 +71,18 @@ const MOST_SEARCHES: u32 = 60;
 
 /// Starts the threads, with the recording. Where they cannot be started there are no samples.
 pub(crate) fn start() {
-    let hz = attach::settings().map_or(0, |s| s.sample_hz);
+    let hz = settings::get().map_or(0, |s| s.sample_hz);
     if hz == 0 {
         return;
     }
-    attach::spawn_quietly("gapprobe-sample", move || {
+    spawn_quietly("gapprobe-sample", move || {
         // (a file for each thread that calls CUDA, and what it reads of children: nothing of it
         // under the program's numbers)
         descriptors::leave_the_programs(None);
         Sampler::new(hz).run();
     });
-    if !attach::settings().is_some_and(|s| s.no_nvml) {
-        attach::spawn_quietly("gapprobe-nvml", nvml::run);
+    if !settings::get().is_some_and(|s| s.no_nvml) {
+        spawn_quietly("gapprobe-nvml", nvml::run);
     }
 }
 

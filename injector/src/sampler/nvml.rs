@@ -17,6 +17,7 @@ use std::time::Duration;
 use trace::event::Gauge;
 
 use super::handover::{devices, gauge, is_wanted, put, Item};
+use crate::platform::threads;
 use crate::platform::{clock, guard, lifecycle};
 use crate::sources::cupti::devices;
 use crate::sources::cupti::{choose, session};
@@ -63,7 +64,7 @@ extern "C" fn at_exit() {
         STOP.store(true, Ordering::SeqCst);
         let mut left = 50;
         while BUSY.load(Ordering::SeqCst) && left > 0 && lifecycle::get() != lifecycle::State::Inert {
-            crate::boot::attach::pause(1);
+            threads::pause(1);
             left -= 1;
         }
     });

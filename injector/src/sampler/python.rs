@@ -6,14 +6,14 @@
 
 use std::ffi::{c_int, c_void, CStr};
 
-use super::remote::{i32_at, is_address, read, u64_at, word, Batch, Child};
+use super::remote::{Batch, Child};
 use super::stack::Reader;
-use crate::sources::hostpool;
-use crate::sources::python;
+use crate::platform::memory::{i32_at, is_address, read, u64_at, word};
 use crate::sources::python::interpreter::Interpreter;
 use crate::sources::python::layout::threads::{
     From, Layout, GC_GENERATIONS, GIL_HOLDER, GIL_LOCKED, GIL_WAITED,
 };
+use crate::sources::{hostpool, python};
 
 /// Threads of the interpreter that are looked at.
 const MOST_THREADS: usize = 512;

@@ -13,8 +13,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use crate::platform::memory;
-use crate::sources::cupti::names::read_memory;
+use crate::platform::memory::{self, is_address};
 
 /// Places a call takes at most (IOV_MAX).
 const MAX_IOVECS: usize = 1024;
@@ -182,43 +181,10 @@ fn read_file(places: &[libc::iovec], out: &mut [u8]) -> Option<()> {
     Some(())
 }
 
-/// Could this be an address of a program (page 0 and the kernel's half are not)?
-pub(super) fn is_address(address: u64) -> bool {
-    (4096..1 << 56).contains(&address)
-}
-
-/// `length` bytes at `address`.
-pub(super) fn read(address: u64, length: usize) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; length];
-    (is_address(address) && read_memory(address, &mut bytes)? == length).then_some(bytes)
-}
-
-/// The word at `address`.
-pub(super) fn word(address: u64) -> Option<u64> {
-    read(address, 8).map(|b| u64_at(&b, 0))
-}
-
-/// Eight bytes of `bytes`, little-endian; 0 beyond its end.
-pub(super) fn u64_at(bytes: &[u8], at: usize) -> u64 {
-    let mut word = [0; 8];
-    if let Some(from) = bytes.get(at..at + 8) {
-        word.copy_from_slice(from);
-    }
-    u64::from_le_bytes(word)
-}
-
-/// As [`u64_at`], four bytes.
-pub(super) fn i32_at(bytes: &[u8], at: usize) -> i32 {
-    let mut word = [0; 4];
-    if let Some(from) = bytes.get(at..at + 4) {
-        word.copy_from_slice(from);
-    }
-    i32::from_le_bytes(word)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::platform::memory::{i32_at, u64_at, word};
 
     #[test]
     fn several_places_come_back_in_order_and_a_hole_is_an_error() {

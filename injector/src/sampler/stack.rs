@@ -37,7 +37,8 @@ use trace::define::MAX_FRAMES;
 use super::code::{head_bytes, Codes, Head};
 use super::frame::{decode, frame_bytes, Frame};
 use super::python::{PyThread, Python};
-use super::remote::{self, is_address, u64_at, Batch, Memory, Own, Slot};
+use super::remote::{self, Batch, Memory, Own, Slot};
+use crate::platform::memory::{is_address, u64_at};
 use crate::sources::python::walk::RawFrame;
 
 /// Frames of Python followed at most: of these [`MAX_FRAMES`] are kept, the innermost, where some

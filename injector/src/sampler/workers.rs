@@ -23,9 +23,10 @@ use super::handover::{put, Item};
 use super::interned_stacks::InternedStacks;
 use super::load_bias::{bias_of, part_at};
 use super::python::{PyThread, Python};
-use super::remote::{u64_at, word, Child};
+use super::remote::Child;
 use super::stack::{Guess, Reader, Why};
 use super::threads::schedule_of_main_thread;
+use crate::platform::memory::{u64_at, word};
 
 /// Between two looks, ns. One reads place by place (`remote`): some 0.1 ms for 25 frames, 0.3 % of
 /// a CPU.

@@ -12,9 +12,9 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::boot::attach;
 use crate::platform::guard::guard;
 use crate::platform::lifecycle;
+use crate::platform::threads;
 use crate::recording::crashes;
 
 extern "C" {
@@ -96,10 +96,10 @@ pub(super) fn come(exit_ms: u64) -> Who {
 fn wait_for_the_exiting_thread(exit_ms: u64) {
     let latest = Instant::now() + Duration::from_millis(exit_ms) + OTHER_HANDLERS;
     while lifecycle::get() != lifecycle::State::Inert && Instant::now() < latest {
-        attach::pause(1);
+        threads::pause(1);
     }
     let until = latest.min(Instant::now() + OTHER_HANDLERS);
     while Instant::now() < until {
-        attach::pause(1);
+        threads::pause(1);
     }
 }

@@ -6,13 +6,15 @@
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::time::Duration;
 
 use trace::Loss;
 
-use crate::platform::thread_block::ThreadBlock;
-use crate::platform::{losses, memory, thread_block};
+use crate::platform::thread_block::{self, ThreadBlock};
+use crate::platform::threads::Signal;
+use crate::platform::{losses, memory};
 use crate::ring::{overflow, spsc, SLOT_WORDS};
-use crate::sources::python::memo::Memo;
+use crate::sources::memo::Memo;
 
 /// Thread rings in the pool.
 pub(crate) const RINGS: usize = 48;
@@ -287,6 +289,20 @@ fn exists(tid: u32) -> bool {
     // SAFETY: signal 0 is never delivered; it only asks whether the thread exists.
     let rc = unsafe { libc::syscall(libc::SYS_tgkill, pid, tid as libc::pid_t, 0) };
     rc == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+}
+
+/// The reader of the rings is wanted.
+static WAKE: Signal = Signal::new();
+
+/// The reader is wanted now: a window begins or ends. One call to the kernel.
+pub(crate) fn wake_reader() {
+    WAKE.set();
+}
+
+/// The reader waits until it is wanted, or this long.
+pub(crate) fn wait_to_read(time: Duration) {
+    WAKE.wait(time);
+    WAKE.take();
 }
 
 #[cfg(test)]

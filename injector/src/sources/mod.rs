@@ -3,8 +3,10 @@
 //! What happens, into the rings of the threads that it happens on: CUPTI's callbacks and records,
 //! marks and ranges, Python's frames, native callers.
 
+pub(crate) mod above;
 pub(crate) mod callers;
 pub(crate) mod cupti;
 pub(crate) mod hostpool;
 pub(crate) mod marks;
+pub(crate) mod memo;
 pub(crate) mod python;

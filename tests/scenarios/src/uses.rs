@@ -55,17 +55,17 @@ impl Crate {
         Crate { files, uses }
     }
 
-    /// The rooms: modules right under the root, by name.
-    pub fn rooms(&self) -> BTreeSet<&str> {
-        self.files.keys().filter_map(|m| m.first()).map(String::as_str).collect()
+    /// The rooms: modules right under this one (`""`: the root), by name.
+    pub fn rooms(&self, inside: &str) -> BTreeSet<&str> {
+        self.files.keys().filter_map(|m| room(m, inside)).collect()
     }
 
-    /// Arrows from room to room: which module takes what from which. What the root takes is no
-    /// arrow: it has all rooms in it.
-    pub fn arrows(&self) -> BTreeMap<(&str, &str), Vec<String>> {
+    /// Arrows from room to room inside of a module: which module takes what from which. What that
+    /// module itself takes is no arrow: it has all rooms in it.
+    pub fn arrows(&self, inside: &str) -> BTreeMap<(&str, &str), Vec<String>> {
         let mut found: BTreeMap<(&str, &str), Vec<String>> = BTreeMap::new();
         for ((from, to), names) in &self.uses {
-            if let (Some(a), Some(b)) = (from.first(), to.first()) {
+            if let (Some(a), Some(b)) = (room(from, inside), room(to, inside)) {
                 if a != b {
                     let names: Vec<&str> = names.iter().map(String::as_str).collect();
                     let one = format!("{} -> {}: {}", from.join("/"), to.join("/"), names.join(", "));
@@ -75,6 +75,15 @@ impl Crate {
         }
         found
     }
+}
+
+/// The room that a module lies in.
+fn room<'a>(module: &'a Module, inside: &str) -> Option<&'a str> {
+    match inside {
+        "" => module.first(),
+        _ => module.get(1).filter(|_| module.first().is_some_and(|first| first == inside)),
+    }
+    .map(String::as_str)
 }
 
 struct Resolver<'a> {

@@ -10,11 +10,9 @@ use trace::header::state;
 use trace::Total;
 
 use super::{Recorder, DRAIN_CPU};
-use crate::collector::flush;
 use crate::platform::losses;
 use crate::recording::writer;
-use crate::sources::cupti::devices;
-use crate::sources::cupti::{arbiter, callbacks, session, times};
+use crate::sources::cupti::{arbiter, callbacks, devices, flushing, session, times};
 use crate::sources::marks::nvtx;
 use crate::sources::python;
 use crate::{duty_cycle, sampler};
@@ -80,7 +78,7 @@ impl Recorder {
             (Total::Steps, self.marks.steps),
             (Total::DrainCpuNs, DRAIN_CPU.load(Ordering::Relaxed) + writer::cpu()),
             (Total::CallbackNs, callbacks / 2 * callbacks_ns()),
-            (Total::LongestFlushNs, flush::longest()),
+            (Total::LongestFlushNs, flushing::longest()),
             (Total::MirrorBytes, writer::bytes()),
             (Total::LongestPauseNs, self.pace.longest),
             (Total::LongestWriteNs, writer::longest()),

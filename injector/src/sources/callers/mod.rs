@@ -18,7 +18,6 @@
 //! later, or without symbols, the module is the caller.
 
 mod captures;
-mod memory;
 mod modules;
 mod rows;
 mod sites;

@@ -7,9 +7,8 @@
 use std::ffi::{c_int, c_void, CStr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::memory;
 use crate::platform::guard::guard;
-use crate::platform::loader;
+use crate::platform::{loader, memory};
 
 /// Modules looked at most; beyond that there are no callers.
 const MAX_MODULES: usize = 8192;

@@ -8,9 +8,9 @@ use gimli::{
     BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, RegisterRule, UnwindSection, X86_64,
 };
 
-use super::memory::{read, u32_at};
 use super::modules::Module;
 use super::rows::Frame;
+use crate::platform::memory::{read, u32_at};
 
 /// Version 1; pointer to `.eh_frame` of any form; count as four bytes; a table of two signed words
 /// each, relative to the index.

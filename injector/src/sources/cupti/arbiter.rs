@@ -10,7 +10,7 @@
 //!   is recorded as unobserved, never as idle. What the other has switched on before it (Proton
 //!   does) went off with it, and goes on again once the buffers are its own.
 //! * when all kinds the other switched on are off again and it has flushed, the drain thread has us
-//!   re-armed, while no thread launches (`duty_cycle::safepoint`);
+//!   re-armed, while no thread launches (`duty_cycle::comeback`);
 //! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved.
 //!   The same where a client has another copy of libcupti.
 //!
@@ -21,9 +21,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use cupti_sys::{Cupti, CuptiResult};
 use trace::Loss;
 
-use super::{buffers, choose, session};
-use crate::collector::{drain, flush};
-use crate::duty_cycle::{self, safepoint};
+use super::{buffers, choose, flushing, session};
 use crate::platform::guard::guard;
 use crate::platform::{clock, heap, lifecycle, losses};
 
@@ -50,9 +48,6 @@ static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
 const SETTLE: u64 = 300_000_000;
 /// ... and this long where it switched its kinds off but was never seen to flush.
 const SETTLE_UNFLUSHED: u64 = 5_000_000_000;
-
-/// Where no launch was seen for so long, ns, there is no safepoint to wait at.
-const NO_LAUNCH: u64 = 1_000_000_000;
 
 /// Another client has the activity buffers.
 pub(crate) fn is_yielded() -> bool {
@@ -102,8 +97,8 @@ pub(crate) fn after_fault(takes_over: bool) {
         }
         if takes_over {
             TAKEN_OVER.store(true, Ordering::Release);
-            session::wait_for_flushes();
-            session::flush(true); // the other would free our buffers
+            flushing::wait_for_flushes();
+            flushing::flush(true); // the other would free our buffers
         }
     });
 }
@@ -129,14 +124,14 @@ pub(crate) fn before_register() {
     if lifecycle::is_live() && YIELDED_AT.load(Ordering::Acquire) == 0 {
         // what is still queued comes back unfinished: it belongs to the span we do not observe,
         // which begins with it
-        let since = flush::plain().min(clock::monotonic()).max(1);
-        session::flush(true);
+        let since = flushing::plain().min(clock::monotonic()).max(1);
+        flushing::flush(true);
         YIELDED_AT.store(since, Ordering::SeqCst);
         BUFFERS_WERE_THEIRS.store(true, Ordering::Release); // a window may have begun meanwhile
-        session::wait_for_flushes();
+        flushing::wait_for_flushes();
         session::disable(session);
         THEIRS_WENT_OFF.store(THEIR_KINDS.load(Ordering::Acquire) != 0, Ordering::Release);
-        session::flush_rest(session);
+        flushing::flush_rest(session);
         buffers::write_off_lent();
         THEY_FLUSHED.store(false, Ordering::Relaxed);
     }
@@ -209,55 +204,8 @@ pub(crate) fn has_left() -> bool {
     TORN_DOWN.load(Ordering::Acquire)
 }
 
-/// The span that was not observed when we came back, until the drain thread takes it. Begin and
-/// end, ns; 0: none.
-static AWAY: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
-
-/// The span that was not observed until we came back, once.
-pub(crate) fn take_span() -> Option<(u64, u64)> {
-    let [from, to] = &AWAY;
-    // Acquire pairs with the Release of `return_at_rest`: with the end the begin is there.
-    let ended = to.swap(0, Ordering::Acquire);
-    (ended != 0).then(|| (from.load(Ordering::Relaxed), ended))
-}
-
-/// WARM, from the drain thread: has us re-armed once the other client is done. Returns the span
-/// that was not observed.
-pub(crate) fn try_to_return() -> Option<(u64, u64)> {
-    let span = take_span();
-    if span.is_some() || YIELDED_AT.load(Ordering::Acquire) == 0 {
-        return span;
-    }
-    duty_cycle::see_launches();
-    if !is_over() {
-        return None;
-    }
-    if duty_cycle::has_launched_since(clock::monotonic().saturating_sub(NO_LAUNCH)) {
-        safepoint::want(safepoint::RETURN);
-        return None;
-    }
-    // nothing is launched, or nothing that is seen: then no moment is known to be better than this
-    // one
-    let held = session::hold()?;
-    return_now(&held)
-}
-
-/// As [`try_to_return`], by a thread that found no launch under way; waits for nothing. `false`:
-/// not now.
-pub(crate) fn return_at_rest() -> bool {
-    let Some(held) = session::try_hold() else { return false };
-    let Some((since, now)) = return_now(&held) else {
-        return YIELDED_AT.load(Ordering::Acquire) == 0 || !is_over();
-    };
-    let [from, to] = &AWAY;
-    from.store(since, Ordering::Relaxed);
-    to.store(now, Ordering::Release);
-    drain::wake();
-    true
-}
-
 /// Does the other client seem to be done?
-fn is_over() -> bool {
+pub(crate) fn is_over() -> bool {
     let settle = if THEY_FLUSHED.load(Ordering::Relaxed) { SETTLE } else { SETTLE_UNFLUSHED };
     YIELDED_AT.load(Ordering::Acquire) != 0
         && !TORN_DOWN.load(Ordering::Acquire)
@@ -267,13 +215,14 @@ fn is_over() -> bool {
         && clock::monotonic().saturating_sub(LAST_CALL.load(Ordering::Relaxed)) >= settle
 }
 
-fn return_now(held: &session::Held) -> Option<(u64, u64)> {
+/// We are re-armed now, where the other client is done: with our kinds on, if `records` (between
+/// two windows there is nothing to switch on). Returns the span that was not observed.
+pub(crate) fn return_now(held: &session::Held, records: bool) -> Option<(u64, u64)> {
     if !is_over() {
         return None;
     }
     let since = YIELDED_AT.load(Ordering::Acquire);
-    // between two windows there is nothing to switch on
-    if flush::is_wanted_on() {
+    if records {
         session::enable_held(session::get()?, held).ok()?;
         BUFFERS_WERE_THEIRS.store(false, Ordering::Release);
     }

@@ -301,7 +301,7 @@ pub(crate) fn give_back(full: Full) {
 
 /// When the oldest buffer that still holds an unreturned record was lent, ns; `None` where nothing
 /// is outstanding. What it holds was launched after that moment or shortly before
-/// (`flush::ASKED_LATE`), so everything launched earlier has been delivered.
+/// (`flushing::ASKED_LATE`), so everything launched earlier has been delivered.
 pub(crate) fn oldest_pending() -> Option<u64> {
     let mut oldest = None;
     for (index, slot) in SLOTS.iter().enumerate().take(COUNT.load(Ordering::Acquire)) {

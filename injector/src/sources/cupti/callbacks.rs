@@ -16,13 +16,11 @@ use trace::call::{self, Class};
 use trace::{Event, Kind, Loss};
 
 use super::{names, session, streams};
-use crate::collector::drain;
-use crate::duty_cycle::safepoint;
 use crate::platform::guard::guard;
 use crate::platform::{clock, lifecycle, thread_block, ticks};
 use crate::sources::callers::{self, Place};
 use crate::sources::marks::program;
-use crate::sources::{hostpool, python};
+use crate::sources::{above, hostpool, python};
 
 /// Class of each call id, 0 = not ours.
 static DRIVER: [u8; 1024] = call::classes(call::DRIVER);
@@ -126,7 +124,9 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     let class = table.get(id as usize).copied().unwrap_or(0);
     if class == 0 || data.correlationData.is_null() {
         if area == domain::DRIVER_API && UNLOADING.contains(&id) && data.callbackSite == site::ENTER {
-            drain::before_unload();
+            if let Some(above) = above::get() {
+                (above.before_unload)();
+            }
         }
         return;
     }
@@ -167,7 +167,9 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     // not for launches: they are the many, and it is the calls that wait, copy or allocate whose
     // line is asked for
     if is_launch {
-        safepoint::on_launch();
+        if let Some(above) = above::get() {
+            (above.on_launch)();
+        }
         hostpool::push(&[event.encode()]);
     } else {
         // the drain thread reads it and puts the place in the program there

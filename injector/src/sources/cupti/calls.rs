@@ -162,7 +162,7 @@ impl Decoder {
         if !capture.covers(event.start) {
             return;
         }
-        self.sampled.called(thread, event.end);
+        self.last_callers.called(thread, event.end);
         if event.flags & FROM_RECORD == 0 {
             self.first_op.called(event.start, event.correlation);
         }

@@ -11,17 +11,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
 
+use crate::platform::environment;
 use crate::platform::guard::guard;
-use crate::platform::{environment, loader};
-
-/// A library we hold a reference to, for ever.
-#[derive(Clone, Debug)]
-pub(crate) struct Library {
-    /// dlopen handle.
-    pub(crate) handle: NonNull<c_void>,
-    /// Where it came from.
-    pub(crate) path: String,
-}
+use crate::platform::loader::{self, Library};
 
 /// Paths of all mapped shared objects. No file is opened: the loader's own list.
 pub(crate) fn mapped() -> Vec<PathBuf> {

@@ -12,12 +12,12 @@ use trace::event::{Copy, Event, Kind, COPY_ASYNC, GRAPH_NODE};
 use trace::{total, Loss, Total};
 
 use super::calls::Calls;
+use super::last_callers::LastCallers;
 use super::names::{self, Names};
 use super::raw::RawFile;
 use super::session;
 use super::times::{is_of_our_clock, timed};
 use crate::platform::losses;
-use crate::sampler::Taker;
 use crate::sources::cupti::warm_up::FirstOp;
 use crate::sources::marks::program::Capture;
 use crate::store::Store;
@@ -27,8 +27,8 @@ pub(crate) struct Decoder {
     names: Names,
     kernels: HashMap<KernelKey, u32>,
     pub(super) calls: Calls,
-    /// The drain thread's end of the sampler.
-    pub(crate) sampled: Taker,
+    /// For the sampler.
+    pub(crate) last_callers: LastCallers,
     /// Run-wide counters.
     pub(crate) totals: [u64; total::SLOTS],
     /// Records seen since the last look.
@@ -86,7 +86,7 @@ impl Decoder {
             names: Names::default(),
             kernels: HashMap::new(),
             calls: Calls::default(),
-            sampled: Taker::default(),
+            last_callers: LastCallers::default(),
             totals: [0; total::SLOTS],
             records: 0,
             devices: 0,

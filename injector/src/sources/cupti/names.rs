@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use trace::Loss;
 
-use crate::platform::{losses, memory};
+use crate::platform::losses;
+use crate::platform::memory::read_string;
 
 /// Time of the newest module unloading, ns.
 static UNLOADED_AT: AtomicU64 = AtomicU64::new(0);
@@ -27,8 +28,6 @@ pub(crate) fn unloaded_since_start() -> bool {
     UNLOADED_AT.load(Ordering::Relaxed) != 0
 }
 
-/// Longest name kept, bytes.
-const LONGEST: usize = 2048;
 /// Pointers remembered at most; beyond that the cache starts anew.
 const MAX_POINTERS: usize = 65_536;
 
@@ -84,67 +83,9 @@ impl Names {
     }
 }
 
-/// The C string at `address` of our own memory, or `None` where it is not mapped, empty, not ended
-/// within [`LONGEST`] bytes, or holds control characters (memory used for something else
-/// meanwhile).
-pub(crate) fn read_string(address: u64) -> Option<Vec<u8>> {
-    let mut text = Vec::new();
-    let mut at = address;
-    while text.len() < LONGEST {
-        // never across a page in one read: the next page may not be mapped
-        let room = 4096 - (at % 4096) as usize;
-        let mut chunk = [0u8; 4096];
-        let want = room.min(256);
-        let got = read_memory(at, chunk.get_mut(..want)?)?;
-        let piece = chunk.get(..got)?;
-        match piece.iter().position(|&b| b == 0) {
-            Some(end) => {
-                text.extend_from_slice(piece.get(..end)?);
-                let printable = !text.is_empty() && text.iter().all(|&b| b >= 0x20 && b != 0x7f);
-                return printable.then_some(text);
-            }
-            None => text.extend_from_slice(piece),
-        }
-        at += got as u64;
-    }
-    None
-}
-
-/// Copies our own memory at `address` into `out` and says how much of it there was.
-pub(crate) fn read_memory(address: u64, out: &mut [u8]) -> Option<usize> {
-    let place = libc::iovec { iov_base: address as *mut libc::c_void, iov_len: out.len() };
-    let n = memory::copy_from(memory::own_id(), &[place], out);
-    if n > 0 {
-        return usize::try_from(n).ok();
-    }
-    // a container's seccomp filter may forbid the call; the same memory is a file
-    match std::io::Error::last_os_error().raw_os_error() {
-        Some(libc::EPERM | libc::ENOSYS) => {
-            use std::os::unix::fs::FileExt;
-            std::fs::File::open("/proc/thread-self/mem").ok()?.read_at(out, address).ok().filter(|n| *n > 0)
-        }
-        _ => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_name_is_read_up_to_the_end_of_its_page_and_no_further() {
-        let page = crate::platform::memory::map(8192, true).unwrap().as_ptr();
-        // SAFETY: the second of two pages of our own mapping.
-        unsafe { libc::munmap(page.wrapping_add(4096).cast(), 4096) };
-        // SAFETY: the last 5 bytes of the first page.
-        unsafe { page.wrapping_add(4091).copy_from(c"gemm".as_ptr().cast(), 5) };
-        assert_eq!(read_string(page as u64 + 4091).as_deref(), Some(b"gemm".as_slice()));
-        // SAFETY: the last byte of the page.
-        unsafe { page.wrapping_add(4095).write(b'x') };
-        assert_eq!(read_string(page as u64 + 4091), None, "runs into the unmapped page");
-        assert_eq!(read_string(page as u64 + 4096), None);
-        assert_eq!(read_string(8), None);
-    }
 
     #[test]
     fn after_an_unloading_old_names_hold_for_old_ops_only() {

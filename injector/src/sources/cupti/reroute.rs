@@ -19,12 +19,11 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-use super::{arbiter, choose, session, xla};
-use crate::boot::exports;
-use crate::duty_cycle::dlsym_hook;
+use super::{arbiter, choose, session, wrappers, xla};
 use crate::hooks::imports;
 use crate::platform::guard::guard;
 use crate::platform::loader;
+use crate::sources::above;
 use crate::sources::cupti::neighbours;
 
 imports::dlsym_entry!(dlsym_of_client, "gapprobe_dlsym_of_client", dlsym_with_handle);
@@ -38,7 +37,7 @@ unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char)
     }
     // SAFETY: dlsym just read it as a C string.
     let name = unsafe { CStr::from_ptr(name) };
-    let launch = guard(None, || dlsym_hook::in_place_of(name, real));
+    let launch = guard(None, || above::get().and_then(|above| (above.launch_of)(name, real)));
     let hand_out = || wrapper_of(name).or_else(|| of_our_copy(name, real)).or(launch).unwrap_or(real);
     // the real function, handed out after a fault of ours, would let the client free our buffers:
     // neither can fail
@@ -62,12 +61,12 @@ fn of_our_copy(name: &CStr, theirs: *mut c_void) -> Option<*mut c_void> {
 /// Ours for a function of CUPTI's, where there is one.
 fn wrapper_of(name: &CStr) -> Option<*mut c_void> {
     let wrapper: *const c_void = match name.to_bytes() {
-        b"cuptiSubscribe" => exports::cuptiSubscribe as *const c_void,
-        b"cuptiActivityRegisterCallbacks" => exports::cuptiActivityRegisterCallbacks as *const c_void,
-        b"cuptiActivityEnable" => exports::cuptiActivityEnable as *const c_void,
-        b"cuptiActivityDisable" => exports::cuptiActivityDisable as *const c_void,
-        b"cuptiActivityFlushAll" => exports::cuptiActivityFlushAll as *const c_void,
-        b"cuptiFinalize" => exports::cuptiFinalize as *const c_void,
+        b"cuptiSubscribe" => wrappers::cuptiSubscribe as *const c_void,
+        b"cuptiActivityRegisterCallbacks" => wrappers::cuptiActivityRegisterCallbacks as *const c_void,
+        b"cuptiActivityEnable" => wrappers::cuptiActivityEnable as *const c_void,
+        b"cuptiActivityDisable" => wrappers::cuptiActivityDisable as *const c_void,
+        b"cuptiActivityFlushAll" => wrappers::cuptiActivityFlushAll as *const c_void,
+        b"cuptiFinalize" => wrappers::cuptiFinalize as *const c_void,
         _ => return None,
     };
     Some(wrapper.cast_mut())

@@ -22,10 +22,11 @@ use trace::header::sources;
 use trace::Loss;
 
 use super::{api_records, arbiter, buffers, callbacks, choose, reroute, streams, xla};
-use crate::boot::attach;
 use crate::platform::guard::guard;
+use crate::platform::loader::Library;
 use crate::platform::settings::Settings;
-use crate::platform::{clock, lifecycle, losses};
+use crate::platform::{clock, lifecycle, losses, threads};
+use crate::sources::above;
 
 /// What attaching found and decided; set once.
 pub(crate) struct Session {
@@ -57,8 +58,6 @@ static SESSION: OnceLock<Session> = OnceLock::new();
 static SUBSCRIBER: AtomicPtr<CUpti_Subscriber_st> = AtomicPtr::new(std::ptr::null_mut());
 static SOURCES: AtomicU32 = AtomicU32::new(0);
 static FIRST_USE: AtomicU64 = AtomicU64::new(0);
-/// A forced flush was done: from then on a record without times is one that was not finished.
-static FORCED: AtomicBool = AtomicBool::new(false);
 static STARTED: AtomicBool = AtomicBool::new(false);
 /// Rings and buffers are there, or will never be.
 static BEGUN: AtomicBool = AtomicBool::new(false);
@@ -120,7 +119,9 @@ fn start() {
     if !STARTED.swap(true, Ordering::AcqRel) {
         STARTER.store(own, Ordering::Relaxed);
         FIRST_USE.store(clock::monotonic(), Ordering::Relaxed);
-        attach::begin_recording();
+        if let Some(above) = above::get() {
+            (above.first_use)();
+        }
         BEGUN.store(true, Ordering::Release);
         return;
     }
@@ -132,7 +133,7 @@ fn start() {
         && lifecycle::is_live()
         && clock::monotonic().saturating_sub(begin) < LONGEST_START
     {
-        attach::pause(1);
+        threads::pause(1);
     }
 }
 
@@ -153,11 +154,7 @@ unsafe extern "C" fn timestamp() -> u64 {
 }
 
 /// Opens the session. Only with libcuda mapped, once, from `InitializeInjection`.
-pub(crate) fn open(
-    library: &choose::Library,
-    driver_version: u32,
-    settings: &Settings,
-) -> Result<(), String> {
+pub(crate) fn open(library: &Library, driver_version: u32, settings: &Settings) -> Result<(), String> {
     // SAFETY: the handle is open for ever (we keep our reference), and the library is libcupti by
     // name and symbols.
     let cupti = unsafe { cupti_sys::open_handle(library.handle.as_ptr()) }
@@ -225,8 +222,7 @@ fn limit_device_memory(cupti: &Cupti, wanted: Option<[usize; 3]>) {
 fn may_subscribe() -> bool {
     // SAFETY: a C string; RTLD_DEFAULT looks through the global scope.
     let reached = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"cuptiSubscribe".as_ptr()) };
-    std::ptr::eq(reached, crate::boot::exports::cuptiSubscribe as *const std::ffi::c_void)
-        && reroute::all_ask_us()
+    std::ptr::eq(reached, super::wrappers::cuptiSubscribe as *const std::ffi::c_void) && reroute::all_ask_us()
 }
 
 fn subscribe(session: &Session) {
@@ -464,64 +460,8 @@ pub(crate) fn dropped_records(context: cupti_sys::bindings::CUcontext, stream: u
     }
 }
 
-/// Asks CUPTI for its buffers. Plain: those whose records are all complete. Forced: all of them;
-/// what is unfinished comes back with end 0 and never again. Blocks; WARM threads only, no lock
-/// held.
-pub(crate) fn flush(forced: bool) -> bool {
-    let Some(session) = get() else { return false };
-    // counted before it is asked whether we stand aside, and the other way round there: one of the
-    // two sees the other
-    FLUSHING.fetch_add(1, Ordering::SeqCst);
-    let done = !arbiter::is_yielded() && flush_now(session, forced);
-    FLUSHING.fetch_sub(1, Ordering::SeqCst);
-    done
-}
-
-fn flush_now(session: &Session, forced: bool) -> bool {
-    if forced {
-        FORCED.store(true, Ordering::Release);
-    }
-    // SAFETY: plain call; no lock of ours is held (callers' contract).
-    ok(unsafe { (session.cupti.activity_flush_all)(u32::from(forced)) })
-}
-
-/// Flushes of ours under way.
-static FLUSHING: AtomicU32 = AtomicU32::new(0);
-/// A slow flush takes three seconds (measured, under CUDA graphs); one that takes longer hangs.
-const LONGEST_FLUSH: u64 = 5_000_000_000;
-
-/// Another client is about to register its buffers, and we stand aside already: waits until no
-/// flush of ours is under way. What such a flush still has to hand out would be handed to the other
-/// client, which frees it. Not without end: a flush may hang.
-pub(crate) fn wait_for_flushes() {
-    let begin = clock::monotonic();
-    while FLUSHING.load(Ordering::SeqCst) != 0 && clock::monotonic().saturating_sub(begin) < LONGEST_FLUSH {
-        attach::pause(1);
-    }
-}
-
-/// Together 127 ms, where one never comes back.
-const REST_PAUSES: [u64; 7] = [1, 2, 4, 8, 16, 32, 64];
-
-/// Everything of ours is switched off, and buffers are out all the same: other threads launched
-/// meanwhile. Collects them.
-pub(crate) fn flush_rest(session: &Session) {
-    for pause in REST_PAUSES {
-        if !buffers::is_any_lent() {
-            return;
-        }
-        flush_now(session, true);
-        attach::pause(pause); // one of them may be in a launch that has just been given it
-    }
-}
-
-/// Was anything ever flushed by force?
-pub(crate) fn was_forced() -> bool {
-    FORCED.load(Ordering::Acquire)
-}
-
 /// `libcuda`'s own word for its version, e.g. 13000; 0 where it has none.
-pub(crate) fn driver_version(driver: &choose::Library) -> u32 {
+pub(crate) fn driver_version(driver: &Library) -> u32 {
     type GetVersion = unsafe extern "C" fn(*mut i32) -> u32;
     let Some(address) = symbol(driver, c"cuDriverGetVersion") else { return 0 };
     // SAFETY: the driver's documented signature; the call needs no initialisation.
@@ -536,7 +476,7 @@ pub(crate) fn driver_version(driver: &choose::Library) -> u32 {
 }
 
 /// Address of a function of a library.
-pub(crate) fn symbol(library: &choose::Library, name: &CStr) -> Option<std::ptr::NonNull<std::ffi::c_void>> {
+pub(crate) fn symbol(library: &Library, name: &CStr) -> Option<std::ptr::NonNull<std::ffi::c_void>> {
     // SAFETY: an open handle and a C string.
     std::ptr::NonNull::new(unsafe { libc::dlsym(library.handle.as_ptr(), name.as_ptr()) })
 }

@@ -23,7 +23,7 @@ pub(crate) struct Buffers {
     pub(crate) touched: u64,
     /// One that is lent holds records.
     pub(crate) pending: bool,
-    /// Everything before this time was delivered (`flush::complete_to`), ns.
+    /// Everything before this time was delivered (`flushing::complete_to`), ns.
     pub(crate) complete_to: u64,
 }
 

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use trace::event::{Event, Kind};
 use trace::Loss;
 
-use super::session;
+use super::{flushing, session};
 use crate::platform::{clock, losses};
 
 /// How far CUPTI's times may lie before the first use of the GPU, or in the future, ns: more than
@@ -29,7 +29,7 @@ static IS_NEW: AtomicBool = AtomicBool::new(false);
 pub(super) fn timed((kind, is_node): (Kind, bool), start: u64, end: u64, now: u64) -> Option<Event> {
     let loss = match (start, end) {
         // measured on the H200: the unfinished ones of a forced flush have neither start nor end
-        (0, 0) if session::was_forced() => Loss::Unfinished,
+        (0, 0) if flushing::was_forced() => Loss::Unfinished,
         (0, 0) => Loss::ZeroTimestamp,
         (_, 0) => Loss::Unfinished,
         (start, end) if end < start => Loss::BackwardTimestamp,

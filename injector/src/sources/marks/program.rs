@@ -11,12 +11,11 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use trace::define::TrackInfo;
 use trace::event::{Event, Kind, Unobserved};
 
-use crate::duty_cycle;
+use super::outside;
 use crate::platform::{clock, lifecycle, ticks};
 use crate::ring::{Tag, SLOT_WORDS};
-use crate::sources::hostpool;
-use crate::sources::marks::ranges;
-use crate::sources::marks::ranges::Ranges;
+use crate::sources::marks::ranges::{self, Ranges};
+use crate::sources::{above, hostpool};
 use crate::store::Store;
 
 /// Tags in the kind byte of a ring slot; see [`Tag`].
@@ -26,7 +25,9 @@ const TAG_CAPTURE: u64 = Tag::Capture as u64;
 /// A step begins here.
 pub(crate) fn step() {
     if lifecycle::is_live() {
-        duty_cycle::on_mark();
+        if let Some(above) = above::get() {
+            (above.on_mark)();
+        }
         hostpool::push(&[[ticks::now(), 0, 0, TAG_STEP]]);
     }
 }
@@ -49,26 +50,6 @@ pub(crate) fn capture(on: bool) {
         SWITCHES.add(now, on);
         hostpool::push(&[[now, u64::from(on), 0, TAG_CAPTURE]]);
     }
-}
-
-/// Until when recording is on whatever the program wants, CLOCK_MONOTONIC ns; 0: it is as the
-/// program wants it.
-static FORCED_UNTIL: AtomicU64 = AtomicU64::new(0);
-
-/// Recording is on until `deadline` (CLOCK_MONOTONIC, ns), whatever the program wants; a later call
-/// replaces an earlier one. The drain thread heeds it when its round begins ([`Capture::heed`]).
-pub(crate) fn force_until(deadline: u64) {
-    FORCED_UNTIL.store(deadline, Ordering::Relaxed);
-}
-
-/// From the next round on recording is as the program wants it.
-pub(crate) fn release() {
-    FORCED_UNTIL.store(0, Ordering::Relaxed);
-}
-
-/// Is recording on whatever the program wants?
-pub(crate) fn is_forced(now: u64) -> bool {
-    now < FORCED_UNTIL.load(Ordering::Relaxed)
 }
 
 /// cudaProfilerStart or Stop returned.
@@ -113,8 +94,8 @@ impl Switches {
 #[derive(Default)]
 pub(crate) struct Capture {
     off_since: Option<u64>,
-    /// The program wants nothing recorded (what is recorded all the same, by [`force_until`], is no
-    /// such span); it is between two windows.
+    /// The program wants nothing recorded (what is recorded all the same, by
+    /// [`outside::force_until`], is no such span); it is between two windows.
     off: [bool; 2],
     /// Why nothing is wanted, while nothing is: was it the program?
     by_the_program: bool,
@@ -174,19 +155,19 @@ impl Capture {
     pub(crate) fn switch(&mut self, on: bool, now: u64, store: &mut Store) {
         self.is_the_programs = true;
         self.off[0] = !on;
-        self.set(is_forced(now), now, store);
+        self.set(outside::is_forced(now), now, store);
     }
 
     /// A window begins (`on`) or ends `now`.
     pub(crate) fn window(&mut self, on: bool, now: u64, store: &mut Store) {
         self.off[1] = !on;
-        self.set(is_forced(now), now, store);
+        self.set(outside::is_forced(now), now, store);
     }
 
-    /// Recording is held on from outside, or no more ([`force_until`]).
+    /// Recording is held on from outside, or no more ([`outside::force_until`]).
     pub(crate) fn heed(&mut self, now: u64, store: &mut Store) {
         if self.off[0] {
-            self.set(is_forced(now), now, store);
+            self.set(outside::is_forced(now), now, store);
         }
     }
 

@@ -17,9 +17,10 @@ use std::ffi::c_void;
 use trace::define::MAX_FRAMES;
 
 use super::code;
-use super::interpreter::{word, Api, Interpreter};
+use super::interpreter::{Api, Interpreter};
 use super::layout::frames::Instruction;
 use super::walk::RawFrame;
+use crate::platform::memory::word;
 
 /// Frames compared with the interpreter's.
 const COMPARED: usize = 16;

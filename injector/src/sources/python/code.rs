@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! Code objects read through the kernel (of our own memory `cupti::names::read_memory`: a fault
+//! Code objects read through the kernel (of our own memory [`read_into`]: a fault
 //! becomes an error; or of a child's), without the GIL: file, function, line table. The object may
 //! die meanwhile; who asks looks at its stamp after.
 
@@ -8,7 +8,7 @@ use super::interpreter::Interpreter;
 use super::layout::frames::{Instruction, Lines};
 use super::lines;
 use super::walk::{RawFrame, OWNED_BY_GENERATOR};
-use crate::sources::cupti::names::read_memory;
+use crate::platform::memory::read_into;
 
 /// Longest name read, characters.
 const LONGEST_NAME: u64 = 4096;
@@ -64,7 +64,7 @@ fn int(memory: &mut Memory<'_>, address: u64) -> Option<i64> {
 
 /// Reads the code object at `at` in this process; `None` where no code object is.
 pub(crate) fn read(interpreter: &Interpreter, at: u64) -> Option<Code> {
-    read_from(interpreter, at, &mut |from, out| read_memory(from, out) == Some(out.len()))
+    read_from(interpreter, at, &mut |from, out| read_into(from, out) == Some(out.len()))
 }
 
 /// As [`read`] in `memory`, where `interpreter` is.

@@ -7,7 +7,7 @@
 use std::ffi::{c_char, c_int, c_void, CStr};
 
 use super::layout::frames::Layout;
-use crate::sources::cupti::names::{read_memory, read_string};
+use crate::platform::memory::{read_string, word};
 
 /// A function that takes nothing and returns a pointer.
 pub(crate) type Pointer = unsafe extern "C" fn() -> *mut c_void;
@@ -154,12 +154,6 @@ fn api() -> Option<Api> {
         release: function!(c"Py_DecRef" as Take)?,
         collector: function!(c"PyGC_Disable" as Int).zip(function!(c"PyGC_Enable" as Int)),
     })
-}
-
-/// The word at an address, if it can be read.
-pub(crate) fn word(address: u64) -> Option<u64> {
-    let mut bytes = [0; 8];
-    (read_memory(address, &mut bytes)? == 8).then(|| u64::from_le_bytes(bytes))
 }
 
 impl Interpreter {

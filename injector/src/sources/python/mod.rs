@@ -18,10 +18,10 @@ pub(crate) mod code;
 pub(crate) mod interpreter;
 pub(crate) mod layout;
 mod lines;
-pub(crate) mod memo;
 pub(crate) mod sites;
 pub(crate) mod walk;
 
+use crate::platform::settings;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::OnceLock;
 
@@ -53,7 +53,7 @@ fn off(why: &str) {
 
 /// At the first GPU use: which Python is it?
 pub(crate) fn start() {
-    if crate::boot::attach::settings().is_some_and(|s| s.no_sites) {
+    if settings::get().is_some_and(|s| s.no_sites) {
         off("GAPPROBE_SITES=0");
         return;
     }

@@ -10,10 +10,10 @@ use trace::define::{FrameInfo, Language};
 use trace::Loss;
 
 use super::code::{self, Code};
-use super::memo;
 use super::walk::{self, RawFrame, TAG_FRAME, TAG_SITE, TAG_STACK};
 use crate::platform::losses;
 use crate::ring::SLOT_WORDS;
+use crate::sources::memo;
 use crate::store::Store;
 
 /// Hashes remembered at most; beyond that all begin anew.

@@ -24,10 +24,10 @@ use trace::Loss;
 
 use super::interpreter::Interpreter;
 use super::layout::frames::Instruction;
-use super::memo::{self, Memo};
 use crate::platform::{losses, memory};
 use crate::ring::{Tag, SLOT_WORDS};
 use crate::sources::hostpool;
+use crate::sources::memo::{self, Memo};
 
 /// Tags in the kind byte of a ring slot; see [`Tag`]. Hash and number of the frames that follow.
 pub(crate) const TAG_STACK: u64 = Tag::Stack as u64;

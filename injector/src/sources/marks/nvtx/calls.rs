@@ -223,7 +223,7 @@ extern "C" fn name_thread_w(thread: u32, name: Wide) {
 pub(crate) type Slot = (usize, fn() -> *const ());
 
 /// `NvtxCallbackIdCore`.
-pub(crate) static CORE: [Slot; 13] = [
+pub(super) static CORE: [Slot; 13] = [
     (1, || mark_ex as *const ()),
     (2, || mark_a as *const ()),
     (3, || mark_w as *const ()),
@@ -240,7 +240,7 @@ pub(crate) static CORE: [Slot; 13] = [
 ];
 
 /// `NvtxCallbackIdCore2`.
-pub(crate) static CORE2: [Slot; 10] = [
+pub(super) static CORE2: [Slot; 10] = [
     (1, || domain_mark as *const ()),
     (2, || domain_start as *const ()),
     (3, || domain_end as *const ()),

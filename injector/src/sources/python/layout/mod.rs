@@ -7,7 +7,7 @@
 pub(crate) mod frames;
 pub(crate) mod threads;
 
-use crate::sources::cupti::names::read_memory;
+use crate::platform::memory::read_into;
 
 const WORDS: usize = 96;
 
@@ -22,7 +22,7 @@ impl DebugOffsets {
     /// `None`: nothing can be read at `runtime`.
     fn read(runtime: u64) -> Option<DebugOffsets> {
         let mut bytes = [0; WORDS * 8];
-        if runtime == 0 || read_memory(runtime, &mut bytes) != Some(bytes.len()) {
+        if runtime == 0 || read_into(runtime, &mut bytes) != Some(bytes.len()) {
             return None;
         }
         let mut words = [0; WORDS];

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// HOT
+//! What the rooms above are told from here: functions that `boot` sets before anything happens.
+
+use std::ffi::{c_void, CStr};
+use std::sync::OnceLock;
+
+/// See above.
+pub(crate) struct Above {
+    /// The GPU is used for the first time; on the thread that does. COLD.
+    pub(crate) first_use: fn(),
+    /// A step begins, as the program says. HOT.
+    pub(crate) on_mark: fn(),
+    /// A launch of which CUPTI tells, on the thread that made it. HOT.
+    pub(crate) on_launch: fn(),
+    /// A module is about to be unloaded, and the kernel names in its records with it. COLD.
+    pub(crate) before_unload: fn(),
+    /// Ours for a launch of the driver's that `dlsym` found. COLD.
+    pub(crate) launch_of: fn(&CStr, *mut c_void) -> Option<*mut c_void>,
+}
+
+static ABOVE: OnceLock<Above> = OnceLock::new();
+
+/// Told from now on.
+pub(crate) fn set(above: Above) {
+    let _ = ABOVE.set(above); // once a process
+}
+
+/// Those who are told; `None`: nobody yet.
+#[inline]
+pub(super) fn get() -> Option<&'static Above> {
+    ABOVE.get()
+}
