@@ -32,6 +32,8 @@ pub(crate) struct Living {
     pub(crate) length: u64,
     /// It runs in another container: its pid means nothing here.
     pub(crate) elsewhere: bool,
+    /// Nothing more is recorded of it.
+    has_ended: bool,
 }
 
 impl Living {
@@ -49,7 +51,11 @@ impl Living {
             Life::Ended => return None,
         };
         let length = std::fs::metadata(&found.path).map_or(0, |m| m.len());
-        Some(Living { length, path: found.path, header: found.header, elsewhere })
+        let mut living =
+            Living { length, path: found.path, header: found.header, elsewhere, has_ended: false };
+        living.has_ended = living.standing() == RecordingState::Off
+            && living.open().is_ok_and(|source| cli::live::has_ended(&source));
+        Some(living)
     }
 
     /// Opens the recording.
@@ -74,11 +80,21 @@ impl Living {
         long(process::monotonic().saturating_sub(self.header.start_monotonic))
     }
 
+    /// How long ago that was which its figures are of, ns; 0 where it has none.
+    pub(crate) fn age(&self) -> u64 {
+        let now = process::monotonic();
+        match cli::live::complete_to(&self.header) {
+            0 => 0,
+            complete => now.saturating_sub(complete),
+        }
+    }
+
     /// How its recording stands.
     pub(crate) fn standing(&self) -> RecordingState {
         match RecordingState::of(&self.header, process::monotonic()) {
             RecordingState::Ending => RecordingState::Ending,
             _ if self.is_stopped() => RecordingState::Stopped,
+            RecordingState::Off if self.has_ended => RecordingState::Ended,
             standing => standing,
         }
     }

@@ -30,6 +30,8 @@ impl Watched {
         let counted = counted.map(|c| self.figures.as_ref().map_or(c, |f| f.in_its_units(c)));
         counted.map(|c| match self.process.standing() {
             RecordingState::On | RecordingState::Off | RecordingState::DiskFull => c,
+            // its launches are not seen
+            RecordingState::Ended => Counted { between: None, ..c },
             // who is stopped, or ends, does not hang
             RecordingState::Stalled | RecordingState::Stopped | RecordingState::Ending => {
                 Counted { hang: None, ..c }
