@@ -329,7 +329,7 @@ fn a_scrape_gets_the_metrics_of_the_last_look_and_nothing_else() {
         ("GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 "),
         ("GET /metrics/x HTTP/1.1\r\n\r\n", "HTTP/1.1 404 "),
         ("POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405 "),
-        ("\r\n\r\n", "HTTP/1.1 405 "),
+        ("\r\n\r\n", "HTTP/1.1 400 "),
     ] {
         let answer = ask(port, request);
         assert!(answer.starts_with(wanted) && !answer.contains("gapprobe_processes"), "{request}: {answer}");
