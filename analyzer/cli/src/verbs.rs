@@ -12,6 +12,7 @@ pub(crate) mod exit;
 pub(crate) mod explain;
 pub(crate) mod export;
 pub(crate) mod figures;
+pub(crate) mod http_head;
 pub(crate) mod input;
 pub(crate) mod man;
 pub(crate) mod metrics;

@@ -6,6 +6,8 @@
 use trace::total::HANGS;
 use trace::{call, Header, Total};
 
+use super::RecordingState;
+
 /// See above.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Counted {
@@ -55,7 +57,23 @@ impl Between {
     }
 }
 
+/// Are all steps counted: by marks, by launches, or since all of the run is recorded? Where they
+/// are not, what was counted stands still while the program goes on.
+pub fn counts_all_steps(header: &Header, standing: RecordingState) -> bool {
+    let of = |total| header.total(total) > 0;
+    // recording ends for good where launches are not seen
+    let by_launches = of(Total::ClockSteps) && standing != RecordingState::Ended;
+    let is_recorded = !of(Total::Windows) && standing != RecordingState::Off;
+    of(Total::Steps) || by_launches || is_recorded
+}
+
 impl Counted {
+    /// How long it has hung, ns, 0 where it does not; `None`: its steps are not known. (How long
+    /// they take may be unknown though there are some: [`super::Figures::in_its_units`].)
+    pub fn hang_ns(&self, header: &Header) -> Option<u64> {
+        (header.total(Total::ClockStepNs) > 0).then(|| self.hang.map_or(0, |hang| hang.ns))
+    }
+
     /// `None`: the process counts nothing. `now`: CLOCK_MONOTONIC, ns.
     pub fn of(header: &Header, now: u64) -> Option<Counted> {
         let of = |total| header.total(total);
@@ -94,6 +112,37 @@ mod tests {
         ];
         values.into_iter().for_each(|(total, value)| h.totals[total as usize] = value);
         h
+    }
+
+    #[test]
+    fn a_hang_is_told_also_where_parts_of_steps_are_counted() {
+        let of = |h: &Header, clock_unit| {
+            let figures = crate::live::Figures { clock_unit, ..Default::default() };
+            figures.in_its_units(Counted::of(h, 70 * S).expect("it counts")).hang_ns(h)
+        };
+        let hangs = header(3_000_000, 50 * S, 0);
+        assert_eq!((of(&hangs, 1.0), of(&hangs, 0.2)), (Some(20 * S), Some(20 * S)));
+        assert_eq!(of(&header(3_000_000, 69 * S, 0), 0.2), Some(0));
+        assert_eq!(of(&header(0, 50 * S, 0), 1.0), None, "no steps are known");
+    }
+
+    #[test]
+    fn steps_that_nobody_counts_are_not_known() {
+        use RecordingState::{Ended, Off, On};
+        let of = |totals: &[Total], standing| {
+            let mut h = Header::default();
+            totals.iter().for_each(|total| h.totals[*total as usize] = 7);
+            counts_all_steps(&h, standing)
+        };
+        assert!(of(&[], On), "all are recorded");
+        assert!(!of(&[], Off), "the program goes on");
+        assert!(!of(&[Total::Windows], On), "some were not recorded");
+        assert!(!of(&[Total::Windows], Ended));
+        for standing in [On, Off] {
+            assert!(of(&[Total::Windows, Total::ClockSteps], standing));
+        }
+        assert!(!of(&[Total::Windows, Total::ClockSteps], Ended), "launches are not seen");
+        assert!(of(&[Total::Windows, Total::Steps], Ended), "marks are counted to the end");
     }
 
     #[test]

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 
-use trace::define::{gpu_uuid, JOB, RUN, START};
+use trace::define::gpu_uuid;
 use trace::{Header, Recording, Source, Total};
 use verdict::analysis::{Bucket, Buckets};
 use verdict::analyze::{tally, Tally};
@@ -17,6 +17,7 @@ use verdict::run::complete_to::complete_to;
 use verdict::run::{Device, LoadError, Run, Span};
 use verdict::steps::marks::used_share;
 
+use super::run_name::run_name;
 use super::{MARGIN, MOST_EVENTS};
 
 /// Time without a GPU operation that is counted before one has come, ns: a hang shows.
@@ -82,7 +83,7 @@ pub struct Ledger {
     /// Counted up to here, CLOCK_MONOTONIC ns; 0: not looked at yet.
     to: u64,
     /// What the processes of a run have in common, on all nodes and over restarts as far as that is
-    /// known: the job, else the `gapprobe run` that started it, else a hash of what was started.
+    /// known (`run_name.rs`).
     pub run: String,
     /// From where it counts, ns since 1970.
     pub since: u64,
@@ -125,8 +126,7 @@ impl Ledger {
             let h = &recording.header;
             self.to = self.to.max(h.first_use).max(h.start_monotonic).max(h.valid_from);
             self.since = h.start_realtime.saturating_add(self.to.saturating_sub(h.start_monotonic)).max(1);
-            let known = [JOB, RUN, START].into_iter().find_map(|key| recording.definitions.attribute(key));
-            self.run = known.unwrap_or("").to_owned();
+            self.run = run_name(h, &recording.definitions);
         }
         while self.to < end {
             let run = load_window(source, &self.next(&recording, end))?;

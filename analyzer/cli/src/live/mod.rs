@@ -8,9 +8,11 @@
 
 pub mod counted;
 pub mod ledger;
+mod run_name;
 
+use trace::define::{ENDED, WINDOWS};
 use trace::header::state;
-use trace::{Header, Loss, Source, Total};
+use trace::{Header, Loss, Recording, Source, Total};
 use verdict::analysis::{share, working, Analysis, Buckets, StepSource};
 use verdict::load::{load_window, Window};
 use verdict::run::{LoadError, Run, Span};
@@ -37,8 +39,11 @@ const STALE: u64 = 5_000_000_000;
 pub enum RecordingState {
     /// It grows.
     On,
-    /// The program has switched recording off, or another profiler holds the GPU's records.
+    /// Between two windows, or the program has switched recording off, or another profiler holds
+    /// the GPU's records.
     Off,
+    /// Nothing more is recorded of this process: never by the header ([`has_ended`]).
+    Ended,
     /// Nobody has written to it for seconds: its disk hangs, or the process gets no time.
     Stalled,
     /// The process is stopped, by a signal or a debugger: never by the header, whoever sees the
@@ -56,6 +61,7 @@ impl RecordingState {
         match self {
             RecordingState::On => "on",
             RecordingState::Off => "off",
+            RecordingState::Ended => "ended",
             RecordingState::Stalled => "stalled",
             RecordingState::Stopped => "stopped",
             RecordingState::DiskFull => "disk-full",
@@ -80,6 +86,18 @@ impl RecordingState {
             _ => RecordingState::DiskFull,
         }
     }
+}
+
+/// Has recording ended for good, though the process goes on? The recording's definitions tell,
+/// where other words on its windows may stand before.
+pub fn has_ended<S: Source + ?Sized>(source: &S) -> bool {
+    Recording::open(source).is_ok_and(|r| r.definitions.attributes().any(|a| a == (WINDOWS, ENDED)))
+}
+
+/// Up to when everything is known, ns since 1970; `None`: nothing is yet.
+pub fn last_recorded(header: &Header) -> Option<u64> {
+    let since_begin = complete_to(header).checked_sub(header.start_monotonic)?;
+    Some(header.start_realtime.saturating_add(since_begin))
 }
 
 /// Loads the last `ns` of what is complete.
@@ -205,6 +223,8 @@ fn devices(a: &Analysis) -> Vec<DeviceFigures> {
 
 #[cfg(test)]
 mod tests {
+    use trace::define::UNSEEN;
+
     use super::*;
 
     #[test]
@@ -230,5 +250,24 @@ mod tests {
         assert_eq!(standing(&Header { state: state::CLOSED, ..on.clone() }), RecordingState::Ending);
         assert_eq!(complete_to(&Header { gpu_complete_to: 8 * s, ..on.clone() }), 8 * s);
         assert_eq!(complete_to(&Header { gpu_complete_to: 8 * s, ..off }), 7 * s);
+    }
+
+    #[test]
+    fn the_last_recorded_moment_is_told_by_the_clock_on_the_wall() {
+        let begun = Header { start_monotonic: 100, start_realtime: 1_000_000, ..Header::default() };
+        assert_eq!(last_recorded(&begun), None, "nothing is complete");
+        let off = Header { gpu_complete_to: 190, host_complete_to: 150, ..begun };
+        assert_eq!(last_recorded(&off), Some(1_000_050));
+    }
+
+    #[test]
+    fn recording_has_ended_for_good_where_the_definitions_say_so() {
+        for (windows, wanted) in
+            [(&[][..], false), (&["20 of 1000 steps"], false), (&[ENDED], true), (&[UNSEEN, ENDED], true)]
+        {
+            let mut b = trace::build::Builder::new();
+            windows.iter().for_each(|text| b.attribute(WINDOWS, text));
+            assert_eq!(has_ended(b.finish().as_slice()), wanted, "{windows:?}");
+        }
     }
 }

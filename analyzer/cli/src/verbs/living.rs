@@ -26,12 +26,17 @@ const FRESH: u64 = 10_000_000_000;
 pub(crate) struct Living {
     /// Its recording.
     pub(crate) path: PathBuf,
-    /// The recording's header as it was when it was found.
+    /// The recording's header as it was when it was found, or looked at last.
     pub(crate) header: Header,
+    /// When that was, CLOCK_MONOTONIC ns: what the header tells is of then, however long the rest
+    /// takes.
+    pub(crate) looked_at: u64,
     /// The recording's bytes now, whoever else they are told of.
     pub(crate) length: u64,
     /// It runs in another container: its pid means nothing here.
     pub(crate) elsewhere: bool,
+    /// Nothing more is recorded of it.
+    has_ended: bool,
 }
 
 impl Living {
@@ -49,7 +54,17 @@ impl Living {
             Life::Ended => return None,
         };
         let length = std::fs::metadata(&found.path).map_or(0, |m| m.len());
-        Some(Living { length, path: found.path, header: found.header, elsewhere })
+        let mut living = Living {
+            length,
+            path: found.path,
+            header: found.header,
+            looked_at: process::monotonic(),
+            elsewhere,
+            has_ended: false,
+        };
+        living.has_ended = living.standing() == RecordingState::Off
+            && living.open().is_ok_and(|source| cli::live::has_ended(&source));
+        Some(living)
     }
 
     /// Opens the recording.
@@ -74,11 +89,20 @@ impl Living {
         long(process::monotonic().saturating_sub(self.header.start_monotonic))
     }
 
+    /// How long ago that was which its figures are of, ns; 0 where it has none.
+    pub(crate) fn age(&self) -> u64 {
+        match cli::live::complete_to(&self.header) {
+            0 => 0,
+            complete => self.looked_at.saturating_sub(complete),
+        }
+    }
+
     /// How its recording stands.
     pub(crate) fn standing(&self) -> RecordingState {
-        match RecordingState::of(&self.header, process::monotonic()) {
+        match RecordingState::of(&self.header, self.looked_at) {
             RecordingState::Ending => RecordingState::Ending,
             _ if self.is_stopped() => RecordingState::Stopped,
+            RecordingState::Off if self.has_ended => RecordingState::Ended,
             standing => standing,
         }
     }
@@ -203,4 +227,29 @@ pub(crate) fn nobody() -> Failure {
     Failure::new(Exit::NotRecorded, "no process of yours is recorded now").hint(
         "a process is, from its first use of a GPU on, if it was started with gapprobe run or LD_PRELOAD; of a job with a TMPDIR of its own: TMPDIR=... gapprobe ps",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn how_a_recording_stands_is_told_as_of_the_look_however_long_that_takes() {
+        let wrote = process::monotonic().saturating_sub(60_000_000_000);
+        let state = trace::header::state::RECORDING;
+        let times = Header {
+            last_write: wrote,
+            host_complete_to: wrote,
+            gpu_complete_to: wrote,
+            ..Header::default()
+        };
+        let of = |looked_at| {
+            let header = Header { state, start_monotonic: 1, ..times.clone() };
+            let path = PathBuf::from("a recording");
+            Living { path, header, looked_at, length: 0, elsewhere: true, has_ended: false }
+        };
+        let then = of(wrote + 1_000_000_000);
+        assert_eq!((then.standing(), then.age()), (RecordingState::On, 1_000_000_000));
+        assert_eq!(of(process::monotonic()).standing(), RecordingState::Stalled);
+    }
 }

@@ -22,9 +22,10 @@ Examples:
 /// List your recorded processes: those that run with gapprobe loaded and have used a GPU
 ///
 /// SIZE is that of the recording, which is bounded (GAPPROBE_MAX_MB); LOSSES what it lost so far,
-/// whatever it was. RECORDING: on; off, where the program has switched it off or another profiler
-/// holds the GPU's records; disk-full, where it goes on in memory only; stopped, where the process
-/// is (SIGSTOP, a debugger); stalled, where nothing was written for 5 s; ending.
+/// whatever it was. RECORDING: on; off, between windows, where the program has switched it off, or
+/// while another profiler holds the GPU's records; ended, where nothing more is recorded (launches
+/// are not seen without CUPTI); disk-full, where it goes on in memory only; stopped, where the
+/// process is (SIGSTOP, a debugger); stalled, where nothing was written for 5 s; ending.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {

@@ -28,6 +28,9 @@ use crate::Outcome;
 /// Version of the keys of `--json`.
 const TOP_VERSION: u32 = 1;
 
+/// Figures that are older say so, ns.
+const OLD: u64 = 60_000_000_000;
+
 const EXAMPLES: &str = "\
 Examples:
   gapprobe top                         every 2 seconds, until q
@@ -44,8 +47,9 @@ Examples:
 /// a program with very many launches less than was asked for. Of a process that records in windows
 /// COUNTED is what it counts between them: the median of its steps now, and of it the time in
 /// synchronizing calls (of all threads). One that did nothing for 20 steps and ten seconds is said
-/// to be hung, and in what call a thread waits. What cannot be said is a dash. Where the lines are
-/// too short for all columns, those that say least are left out.
+/// to be hung, and in what call a thread waits. RECORDING is as in gapprobe ps, with the age of
+/// figures of more than a minute ago. What cannot be said is a dash. Where the lines are too short
+/// for all columns, those that say least are left out.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -336,10 +340,7 @@ fn row(
     ]);
     row.extend(counts.then(|| counted.and_then(|c| between(&c)).unwrap_or_else(dash)));
     row.extend([
-        match counted.and_then(|c| c.hang) {
-            Some(hang) => hung(hang),
-            None => w.process.standing().word().to_owned(),
-        },
+        standing(w, counted.and_then(|c| c.hang)),
         f.map_or_else(dash, |f| match f.lost {
             Some(lost) => format!("{} {}%", f.verdict.1, percent(lost)),
             None => f.verdict.1.to_owned(),
@@ -354,6 +355,18 @@ fn between(c: &Counted) -> Option<String> {
     c.between?;
     let ms = |ns: u64| ns as f64 / 1e6;
     c.step_ns.map(|ns| format!("{:.2} ms a step, {:.2} in syncs", ms(ns), ms(c.sync_ns)))
+}
+
+/// How its recording stands, and from when the figures are: "off, figures 12 min old".
+fn standing(w: &Watched, hang: Option<Hang>) -> String {
+    let mut text = match hang {
+        Some(hang) => hung(hang),
+        None => w.process.standing().word().to_owned(),
+    };
+    if w.process.age() > OLD {
+        text.push_str(&format!(", figures {} old", long(w.process.age())));
+    }
+    text
 }
 
 fn hung(hang: Hang) -> String {
@@ -394,6 +407,7 @@ fn objects(w: &Watched) -> Vec<Value> {
             "cost_measured": f.map(|f| f.cost.measured),
             "losses": w.process.losses(),
             "seen_ns": f.map(|f| f.seen_ns),
+            "age_ns": f.map(|_| w.process.age()),
             "counted": counted.map(|c| json!({
                 "step_ns": c.step_ns,
                 "sync_ns": c.step_ns.map(|_| c.sync_ns),

@@ -12,7 +12,7 @@ use trace::Header;
 
 use crate::verbs::exit::Failure;
 use crate::verbs::living::{self, header_now, Living};
-use crate::verbs::process;
+use crate::verbs::process::monotonic;
 
 /// A process and its figures; none where its recording was gone or could not be read.
 pub(crate) struct Watched {
@@ -24,12 +24,13 @@ impl Watched {
     /// What it counts without records, now.
     pub(crate) fn counted(&self) -> Option<Counted> {
         let header = &self.process.header;
-        let now = process::monotonic();
-        let counted = Counted::of(header, now);
+        let counted = Counted::of(header, self.process.looked_at);
         // (what counts goes by launches alone, and may take a part of a step for one)
         let counted = counted.map(|c| self.figures.as_ref().map_or(c, |f| f.in_its_units(c)));
         counted.map(|c| match self.process.standing() {
             RecordingState::On | RecordingState::Off | RecordingState::DiskFull => c,
+            // its launches are not seen
+            RecordingState::Ended => Counted { between: None, ..c },
             // who is stopped, or ends, does not hang
             RecordingState::Stalled | RecordingState::Stopped | RecordingState::Ending => {
                 Counted { hang: None, ..c }
@@ -76,7 +77,7 @@ impl Watch {
         let source = process.open().ok()?;
         let header: Header = header_now(&source)?;
         let complete = cli::live::complete_to(&header);
-        process.header = header;
+        (process.header, process.looked_at) = (header, monotonic());
         let known = before.get(&process.path).filter(|k| k.0 == complete).map(|k| k.1.clone());
         let figures = match known {
             Some(figures) => figures,

@@ -51,12 +51,28 @@ impl Drop for Beating {
 impl Beating {
     /// In the private folder of a place.
     pub(crate) fn new(place: &Place, shape: impl FnOnce(&mut Builder)) -> Beating {
+        Beating::of(place, None, with_job(shape))
+    }
+
+    /// Nothing has been recorded for so long, ns, though the process goes on.
+    pub(crate) fn off_for(place: &Place, ns: u64, shape: impl FnOnce(&mut Builder)) -> Beating {
+        Beating::of(place, Some(ns), with_job(shape))
+    }
+
+    /// Of no job of a batch system.
+    pub(crate) fn without_job(place: &Place, shape: impl FnOnce(&mut Builder)) -> Beating {
+        Beating::of(place, None, shape)
+    }
+
+    fn of(place: &Place, off_for: Option<u64>, shape: impl FnOnce(&mut Builder)) -> Beating {
         let path = place.private().join("gapprobe-beating-1-1.gpr");
-        let bytes = recording(shape);
+        let ended = now() - off_for.unwrap_or(0);
+        let bytes = recording(ended, shape);
         let mut header = Header::decode(bytes[..HEADER_BYTES].try_into().unwrap()).unwrap();
         fs::write(&path, &bytes).unwrap();
         let file = File::options().write(true).open(&path).unwrap();
-        let (stop, off) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
+        (header.gpu_complete_to, header.host_complete_to) = (ended, ended);
+        let (stop, off) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(off_for.is_some())));
         let (until, is_off) = (stop.clone(), off.clone());
         let mut beat = move || {
             header.last_write = now();
@@ -82,10 +98,18 @@ impl Beating {
     }
 }
 
-fn recording(shape: impl FnOnce(&mut Builder)) -> Vec<u8> {
+fn with_job(shape: impl FnOnce(&mut Builder)) -> impl FnOnce(&mut Builder) {
+    |b| {
+        b.attribute(trace::define::JOB, "job-17");
+        shape(b);
+    }
+}
+
+/// Of steps before `ended` and after it.
+fn recording(ended: u64, shape: impl FnOnce(&mut Builder)) -> Vec<u8> {
     let mut b = Builder::new();
     let own = spool::liveness::own();
-    let begin = now() - STEPS.0 * STEP;
+    let begin = ended - STEPS.0 * STEP;
     let h = &mut b.header;
     (h.state, h.pid, h.process_start) = (state::RECORDING, own.pid, own.start);
     (h.pid_namespace, h.boot_id) = (own.namespace, own.boot);
@@ -94,7 +118,6 @@ fn recording(shape: impl FnOnce(&mut Builder)) -> Vec<u8> {
     (h.rank, h.world_size) = (4, 8);
     (h.host, h.command) = ("testhost".into(), "python train.py".into());
     b.device(0, "SIM", 132);
-    b.attribute(trace::define::JOB, "job-17");
     let kernel = b.kernel("_Z4gemmPfS_S_", 256, 64);
     for step in 0..STEPS.0 + STEPS.1 {
         let at = begin + step * STEP;

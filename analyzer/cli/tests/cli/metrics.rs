@@ -150,7 +150,10 @@ fn the_textfile_holds_the_metrics_of_each_process_by_run_and_rank() {
     let gpu = |name: &str, more: &str| get(name, &format!(r#",gpu_uuid="{UUID}"{more}"#));
     assert_eq!(samples["gapprobe_processes"], 1.0);
     assert_eq!(get("gapprobe_recording_active", ""), 1.0);
-    let who = format!(r#",job_name="job-17",world_size="8",host="testhost",pid="{}""#, std::process::id());
+    let who = format!(
+        r#",job_name="job-17",world_size="8",host="testhost",pid="{}",command="python train.py""#,
+        std::process::id()
+    );
     assert!(text.contains(&format!(r#"gapprobe_process_info{{run="job-17",rank="3"{who}"#)), "{text}");
     assert_eq!(gpu("gapprobe_gpu_info", r#",device="0",model="SIM""#), 1.0);
     assert_eq!(get("gapprobe_process_start_time_seconds", ""), 1_795_000_000.0);
@@ -199,6 +202,64 @@ fn nobody_recorded_is_a_figure_too_and_a_figure_that_is_not_known_is_none() {
     // (it counts nothing without records)
     assert!(!text.contains("gapprobe_hang_duration_seconds"), "{text}");
     assert!(text.contains(r#"gpu_uuid="unknown-0""#), "{text}");
+}
+
+/// Where launches are not seen without CUPTI, recording ends for good, and nothing is counted then.
+#[test]
+fn what_nobody_counts_any_more_is_no_figure() {
+    let place = Place::new("metrics-ended");
+    let text = |windows: &str| {
+        let _off = Beating::off_for(&place, 600_000_000_000, |b| {
+            b.header.totals[trace::Total::Windows as usize] = 1;
+            b.attribute(trace::define::WINDOWS, windows);
+        });
+        let text = out(&place.run(&["metrics", "--once"]));
+        assert!(text.contains(r#"gapprobe_recording_active{run="job-17",rank="3"} 0"#), "{text}");
+        assert!(!text.contains("gapprobe_steps_total"), "no marks, no launches by which to count: {text}");
+        assert!(text.contains("gapprobe_step_duration_seconds_count"), "those that were recorded: {text}");
+        text
+    };
+    let (pauses, ended) = (text("20 of 1000 steps"), text(trace::define::ENDED));
+    for (text, is_over) in [(&pauses, "0"), (&ended, "1")] {
+        let over = format!(r#"gapprobe_recording_ended{{run="job-17",rank="3"}} {is_over}"#);
+        assert!(text.contains(&over), "{text}");
+        assert_eq!(text.contains(r#"recorded="no""#), is_over == "0", "{text}");
+    }
+    // when it began, and five seconds of steps: 600 s ago
+    let last = samples(&ended)[r#"gapprobe_recording_last_time_seconds{run="job-17",rank="3"}"#];
+    assert!((last - 1_795_000_005.0).abs() < 0.001, "{last}");
+}
+
+#[test]
+fn without_a_job_a_run_has_its_programs_name() {
+    let place = Place::new("metrics-run");
+    let _beating = Beating::without_job(&place, |b| {
+        b.attribute(trace::define::RUN, "3f2a9c41deadbeef");
+        b.header.command = "python /data/train.py ".to_owned() + &"x".repeat(200);
+    });
+    let text = out(&place.run(&["metrics", "--once"]));
+    assert!(text.contains(r#"gapprobe_kernels_total{run="train.py-3f2a9c41",rank="3"}"#), "{text}");
+    let command =
+        format!(r#",command="python /data/train.py {}"}}"#, "x".repeat(128 - "python /data/train.py ".len()));
+    assert!(text.contains(&command), "{text}");
+}
+
+#[test]
+fn a_hang_is_told_where_steps_are_counted() {
+    let place = Place::new("metrics-hang");
+    let long_ago = crate::beating::now() - 40_000_000_000;
+    let _beating = Beating::new(&place, |b| {
+        for (total, n) in [
+            (trace::Total::ClockStepNs, 2_500_000),
+            (trace::Total::ClockSteps, 2_000),
+            (trace::Total::LastActivityAt, long_ago),
+        ] {
+            b.header.totals[total as usize] = n;
+        }
+    });
+    let all = samples(&out(&place.run(&["metrics", "--once", "--last", "2s"])));
+    let hang = all[r#"gapprobe_hang_duration_seconds{run="job-17",rank="3"}"#];
+    assert!((40.0..70.0).contains(&hang), "{hang}");
 }
 
 #[test]
@@ -268,7 +329,7 @@ fn a_scrape_gets_the_metrics_of_the_last_look_and_nothing_else() {
         ("GET / HTTP/1.1\r\n\r\n", "HTTP/1.1 404 "),
         ("GET /metrics/x HTTP/1.1\r\n\r\n", "HTTP/1.1 404 "),
         ("POST /metrics HTTP/1.1\r\n\r\n", "HTTP/1.1 405 "),
-        ("\r\n\r\n", "HTTP/1.1 405 "),
+        ("\r\n\r\n", "HTTP/1.1 400 "),
     ] {
         let answer = ask(port, request);
         assert!(answer.starts_with(wanted) && !answer.contains("gapprobe_processes"), "{request}: {answer}");

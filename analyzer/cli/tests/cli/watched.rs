@@ -101,6 +101,33 @@ fn top_prints_one_table_for_scripts_whose_parts_are_all_of_the_time() {
     assert!((busy - 0.8).abs() < 0.001, "{busy}");
 }
 
+/// What was true of the last recorded seconds may be no more: from when they are is said.
+#[test]
+fn figures_of_long_ago_say_so_and_recording_that_is_over_is_no_pause() {
+    let place = Place::new("top-old");
+    for (windows, word) in [("20 of 1000 steps", "off"), (trace::define::ENDED, "ended")] {
+        let old = 720_000_000_000;
+        let _off = Beating::off_for(&place, old, |b| b.attribute(trace::define::WINDOWS, windows));
+        let table = out(&place.run(&["top", "--once"]));
+        assert!(table.contains(&format!("  {word}, figures 12 min old  ")), "{table}");
+        let said = json(&out(&place.run(&["top", "--once", "--json"])));
+        follows_schema("top", &said);
+        let row = &said["rows"][0];
+        assert_eq!(row["standing"].as_str(), Some(word));
+        assert!(
+            row["age_ns"].as_u64().is_some_and(|age| (old..old + 60_000_000_000).contains(&age)),
+            "{row}"
+        );
+        let said = json(&out(&place.run(&["ps", "--json"])));
+        follows_schema("ps", &said);
+        assert_eq!(said["processes"][0]["standing"].as_str(), Some(word));
+    }
+    let beating = Beating::new(&place, |b| b.attribute(trace::define::WINDOWS, trace::define::ENDED));
+    assert!(!out(&place.run(&["top", "--once"])).contains("old"), "of now");
+    beating.switch_off();
+    assert!(out(&place.run(&["top", "--once"])).contains("  ended  "), "of a second ago");
+}
+
 /// As wide as is asked for, and however narrow with step, busy and verdict: those are what one
 /// looks for.
 #[test]

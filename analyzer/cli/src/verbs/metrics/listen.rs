@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A scrape endpoint: answers `GET /metrics` with the text of the last look, and nothing else. So
-//! much HTTP is less than a library for it.
+//! A scrape endpoint: answers `GET /metrics` with the text of the last look, and nothing else.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::http_head::{self, Request};
 
 /// Longest time for a request, and longest wait for room for the answer.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(2);
-/// Longest request.
-const MAX_REQUEST_BYTES: usize = 8192;
 /// Answered at a time; others are hung up on.
 const MAX_CLIENTS: usize = 16;
 
@@ -73,38 +71,25 @@ pub(super) fn listen(address: SocketAddr) -> Result<Text, Failure> {
 
 fn answer(mut stream: &TcpStream, text: &Text) -> io::Result<()> {
     stream.set_write_timeout(Some(CLIENT_TIMEOUT))?;
-    let request = request(stream)?;
-    let mut words = request.split([' ', '\r', '\n']);
-    let (method, path) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
-    let path = path.split('?').next().unwrap_or("");
-    let (status, kind, body) = match (method, path) {
-        ("GET" | "HEAD", "/metrics") => ("200 OK", "text/plain; version=0.0.4; charset=utf-8", text.get()),
-        ("GET" | "HEAD", _) => ("404 Not Found", "text/plain", "gapprobe: /metrics\n".to_owned()),
-        _ => ("405 Method Not Allowed", "text/plain", "gapprobe: GET /metrics\n".to_owned()),
+    let head = http_head::read(stream, CLIENT_TIMEOUT)?;
+    let asked = Request::parse(&head).map(|r| (r.method, r.path.split('?').next().unwrap_or("")));
+    let (status, kind, body) = match asked {
+        Some(("GET" | "HEAD", "/metrics")) => {
+            ("200 OK", "text/plain; version=0.0.4; charset=utf-8", text.get())
+        }
+        Some(("GET" | "HEAD", _)) => ("404 Not Found", "text/plain", "gapprobe: /metrics\n".to_owned()),
+        Some(_) => ("405 Method Not Allowed", "text/plain", "gapprobe: GET /metrics\n".to_owned()),
+        None => ("400 Bad Request", "text/plain", "gapprobe: GET /metrics\n".to_owned()),
     };
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nAllow: GET, HEAD\r\nConnection: close\r\n\r\n"
     );
     stream.write_all(head.as_bytes())?;
-    if method != "HEAD" {
+    if asked.is_none_or(|(method, _)| method != "HEAD") {
         stream.write_all(body.as_bytes())?;
     }
     Ok(())
-}
-
-/// The whole head of a request: what is left unread would take the answer away.
-fn request(mut stream: &TcpStream) -> io::Result<String> {
-    let (begun, mut request, mut part) = (Instant::now(), Vec::new(), [0; 1024]);
-    while !request.windows(4).any(|w| w == b"\r\n\r\n") && request.len() < MAX_REQUEST_BYTES {
-        let left = CLIENT_TIMEOUT.checked_sub(begun.elapsed()).ok_or(io::ErrorKind::TimedOut)?;
-        stream.set_read_timeout(Some(left.max(Duration::from_millis(1))))?;
-        match stream.read(&mut part)? {
-            0 => break,
-            n => request.extend_from_slice(part.get(..n).unwrap_or_default()),
-        }
-    }
-    Ok(String::from_utf8_lossy(&request).into_owned())
 }
 
 #[cfg(test)]

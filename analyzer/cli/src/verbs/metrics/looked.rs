@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use cli::live::counted::Counted;
+use cli::live::counted::{counts_all_steps, Counted};
 use cli::live::ledger::{DeviceTime, Ledger};
-use cli::live::Figures;
+use cli::live::{Figures, RecordingState};
 use trace::place::Owner;
 use trace::Header;
 use verdict::analysis::Buckets;
@@ -66,8 +66,18 @@ impl Process {
 
     /// How long it has hung, ns; `None`: its steps are not known.
     pub(super) fn hang_ns(&self) -> Option<u64> {
-        let counted = self.counted()?;
-        counted.step_ns.map(|_| counted.hang.map_or(0, |h| h.ns))
+        self.counted()?.hang_ns(self.header())
+    }
+
+    /// Steps of its run so far; `None`: none are known, or nobody counts those between windows.
+    pub(super) fn steps(&self) -> Option<u64> {
+        let steps = Some(self.sums.steps).filter(|steps| *steps > 0);
+        steps.filter(|_| counts_all_steps(self.header(), self.watched.process.standing()))
+    }
+
+    /// Has recording ended for good?
+    pub(super) fn has_ended(&self) -> bool {
+        self.watched.process.standing() == RecordingState::Ended
     }
 
     /// "" where no launcher said.

@@ -7,7 +7,7 @@
 //! stands in [`PROCESS_INFO`]; its other series have what tells them apart, and no more.
 
 use cli::live::ledger::StepTimes;
-use cli::live::RecordingState;
+use cli::live::{last_recorded, RecordingState};
 use trace::loss::Severity;
 use trace::{Header, Loss, Total};
 use verdict::analysis::Bucket;
@@ -153,11 +153,11 @@ fn seconds(ns: u64) -> f64 {
     ns as f64 / 1e9
 }
 
-/// What was recorded and what was not, of counters that know both.
-fn recorded(h: &Header, yes: Total, no: Total, unit: f64) -> Points<f64> {
-    [("yes", yes), ("no", no)]
-        .into_iter()
-        .map(|(w, t)| (vec![w.to_owned()], h.total(t) as f64 / unit))
+/// What was recorded, and what was not but counted: nothing is where recording has ended for good.
+fn recorded(p: &Process, yes: Total, no: Total, unit: f64) -> Points<f64> {
+    let both = [("yes", yes), ("no", no)].into_iter();
+    both.filter(|of| of.0 == "yes" || !p.has_ended())
+        .map(|(w, t)| (vec![w.to_owned()], p.header().total(t) as f64 / unit))
         .collect()
 }
 
@@ -167,11 +167,15 @@ fn losses(h: &Header, severity: Severity) -> Points<f64> {
     of.map(|&l| (vec![l.key().to_owned()], h.loss(l) as f64)).collect()
 }
 
+/// Characters of a command line that are shown.
+const MAX_COMMAND: usize = 128;
+
 fn process_info(p: &Process) -> Points<f64> {
     let h = p.header();
     let world = if h.world_size == 0 { String::new() } else { h.world_size.to_string() };
     let text = |t: &str| visible(t).to_string();
-    info(vec![text(&p.figures().job), world, text(&h.host), h.pid.to_string(), text(&h.gapprobe)])
+    let command = text(&h.command).chars().take(MAX_COMMAND).collect();
+    info(vec![text(&p.figures().job), world, text(&h.host), h.pid.to_string(), command, text(&h.gapprobe)])
 }
 
 /// Where the time went, by cause, and whether the GPU was busy in it.
@@ -205,9 +209,9 @@ families! {
     "gapprobe.scrape.duration", "s", Gauge, [],
         Command(|l| one(Some(l.took.as_secs_f64()))),
         "Time that gapprobe metrics took to look at all of them.";
-    PROCESS_INFO, "", Gauge, ["job_name", "world_size", "host", "pid", "version"],
+    PROCESS_INFO, "", Gauge, ["job_name", "world_size", "host", "pid", "command", "version"],
         Process(process_info),
-        "1; who the process is, by run and rank; version: that of its recorder.";
+        "1; who the process is, by run and rank; command: its first 128 characters; version: that of its recorder.";
     "gapprobe.process.start_time", "s", Gauge, [],
         Process(|p| one(Some(seconds(p.header().start_realtime)))),
         "When its recording began, since 1970: all counters begin anew with another one.";
@@ -221,8 +225,8 @@ families! {
         Gpu(|_, g| one(Some(seconds(g.buckets.total())))),
         "Recorded time in which it is known what the GPU did; under the default budget a part of the run.";
     "gapprobe.steps", "{step}", Counter, [],
-        Summed(|p| one(Some(p.sums().steps as f64).filter(|n| *n > 0.0))),
-        "Steps of the run: those marked by the program, else all that were counted, else those recorded.";
+        Summed(|p| one(p.steps().map(|n| n as f64))),
+        "Steps of the run: those marked by the program, else all that were counted, else those recorded; absent where some are in none of these.";
     "gapprobe.step.duration", "s", Histogram, [],
         Steps(|p| &p.sums().step_times),
         "Time of the recorded steps.";
@@ -230,13 +234,13 @@ families! {
         Process(|p| one(Some(p.header().total(Total::Kernels) as f64))),
         "Kernels recorded.";
     "gapprobe.launches", "{launch}", Counter, ["recorded"],
-        Process(|p| recorded(p.header(), Total::Launches, Total::LaunchesBetween, 1.0)),
+        Process(|p| recorded(p, Total::Launches, Total::LaunchesBetween, 1.0)),
         "Kernel launches; recorded=no: between windows.";
     "gapprobe.syncs", "{call}", Counter, ["recorded"],
-        Process(|p| recorded(p.header(), Total::Syncs, Total::SyncsBetween, 1.0)),
+        Process(|p| recorded(p, Total::Syncs, Total::SyncsBetween, 1.0)),
         "Synchronizing calls; recorded=no: between windows.";
     "gapprobe.sync.time", "s", Counter, ["recorded"],
-        Process(|p| recorded(p.header(), Total::SyncNs, Total::SyncBetweenNs, 1e9)),
+        Process(|p| recorded(p, Total::SyncNs, Total::SyncBetweenNs, 1e9)),
         "Time in synchronizing calls, summed over threads; recorded=no: between windows.";
     "gapprobe.verdict.info", "", Gauge, ["code", "cause"],
         Process(|p| info(vec![p.figures().verdict.0.to_owned(), p.figures().verdict.1.to_owned()])),
@@ -246,7 +250,7 @@ families! {
         "Share of those seconds that is lost to the verdict's cause; of GPU-BOUND, what is not spent in kernels.";
     "gapprobe.hang.duration", "s", Gauge, [],
         Process(|p| one(p.hang_ns().map(seconds))),
-        "For how long the process has done nothing, where that is 20 of its steps and ten seconds; else 0.";
+        "For how long the process has done nothing, where that is 20 of its steps and ten seconds; else 0; absent where no steps are counted.";
     "gapprobe.data.losses", "{loss}", Counter, ["loss"],
         Process(|p| losses(p.header(), Severity::Data)),
         "GPU operations and calls missing from the recording, by name: figures may be off.";
@@ -256,6 +260,12 @@ families! {
     "gapprobe.recording.active", "{process}", Gauge, [],
         Process(|p| one(Some(f64::from(u8::from(p.watched.process.standing() == RecordingState::On))))),
         "1 while the process records, 0 while that is off.";
+    "gapprobe.recording.ended", "{process}", Gauge, [],
+        Process(|p| one(Some(f64::from(u8::from(p.has_ended()))))),
+        "1 once nothing more will be recorded of the process, else 0.";
+    "gapprobe.recording.last_time", "s", Gauge, [],
+        Process(|p| one(last_recorded(p.header()).map(seconds))),
+        "Up to when everything is recorded, since 1970: verdict and shares are of the time before.";
     "gapprobe.recording.size", "By", Gauge, [],
         Process(|p| one(Some(p.watched.process.length as f64))),
         "Size of the recording on disk.";

@@ -10,10 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// The head of a request that is longer is none of a browser's.
-const MAX_HEAD: usize = 16 << 10;
-/// Headers of a request at most: browsers send about 15.
-const MAX_HEADERS: usize = 64;
+use crate::verbs::http_head::{self, Request};
+
 /// A browser opens connections ahead and sends nothing; one that takes nothing has hung.
 const CLIENT_TIMEOUT: Duration = Duration::from_secs(20);
 /// Between two looks for a connection, or a reason to end.
@@ -128,11 +126,9 @@ impl Shared {
 
     /// Answers one request. A client that goes away takes nothing along: the next one may ask.
     fn answer(&self, mut stream: TcpStream) {
-        let timeouts = stream
-            .set_nonblocking(false)
-            .and_then(|()| stream.set_read_timeout(Some(CLIENT_TIMEOUT)))
-            .and_then(|()| stream.set_write_timeout(Some(CLIENT_TIMEOUT)));
-        let Ok(head) = timeouts.and_then(|()| head(&mut stream)) else { return };
+        let timeouts =
+            stream.set_nonblocking(false).and_then(|()| stream.set_write_timeout(Some(CLIENT_TIMEOUT)));
+        let Ok(head) = timeouts.and_then(|()| http_head::read(&stream, CLIENT_TIMEOUT)) else { return };
         let answer = self.offer.judge(&head);
         if answer != Answer::File {
             // whoever is refused may not wait for it
@@ -148,31 +144,10 @@ impl Shared {
     }
 }
 
-/// Reads up to the empty line.
-fn head(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
-    let (mut head, mut part) = (Vec::new(), [0; 2048]);
-    while !head.windows(4).any(|w| w == b"\r\n\r\n") && head.len() < MAX_HEAD {
-        match stream.read(&mut part)? {
-            0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-            n => head.extend_from_slice(part.get(..n).unwrap_or(&[])),
-        }
-    }
-    Ok(head)
-}
-
 impl Offer {
     fn judge(&self, head: &[u8]) -> Answer {
-        let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
-        let mut request = httparse::Request::new(&mut headers);
-        let (true, Some(method), Some(path)) =
-            (request.parse(head).is_ok_and(|s| s.is_complete()), request.method, request.path)
-        else {
-            return Answer::Bad;
-        };
-        let value = |name: &str| {
-            let mut found = request.headers.iter().filter(|h| h.name.eq_ignore_ascii_case(name));
-            found.next().and_then(|h| std::str::from_utf8(h.value).ok())
-        };
+        let Some(request) = Request::parse(head) else { return Answer::Bad };
+        let value = |name: &str| request.header(name);
         let hosts = self.ports.iter().flat_map(|p| [format!("127.0.0.1:{p}"), format!("localhost:{p}")]);
         if !hosts.into_iter().any(|host| value("host") == Some(&host)) {
             return Answer::Forbidden;
@@ -180,7 +155,7 @@ impl Offer {
         if value("origin") != Some(&self.origin) {
             return Answer::Forbidden;
         }
-        match (method, path == self.path) {
+        match (request.method, request.path == self.path) {
             ("GET", true) => Answer::File,
             ("OPTIONS", true) => {
                 Answer::Preflight { private: value("access-control-request-private-network") == Some("true") }
