@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe run -- CMD`: sets the preload, runs the command, and reports for it where it was
+//! `gapprobe run CMD`: sets the preload, runs the command, and reports for it where it was
 //! killed before it could.
 
 use std::ffi::{OsStr, OsString};
@@ -10,6 +10,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use clap::ValueHint;
 use trace::setting;
 
 use crate::verbs::exit::{Exit, Failure};
@@ -25,9 +26,9 @@ mod unused;
 
 const EXAMPLES: &str = "\
 Examples:
-  gapprobe run -- python train.py --epochs 1
-  gapprobe run --dir /tmp/traces -- torchrun --nproc-per-node 8 train.py
-  gapprobe run --capture profiler -- ./simulate      from cudaProfilerStart() on";
+  gapprobe run python train.py --epochs 1
+  gapprobe run --dir /tmp/traces torchrun --nproc-per-node 8 train.py
+  gapprobe run --capture profiler ./simulate      from cudaProfilerStart() on";
 
 /// The injected library's file name.
 pub(crate) const LIBRARY: &str = "libgapprobe.so";
@@ -63,8 +64,9 @@ pub(crate) struct Args {
     /// Print nothing but what could not be written; trace and summary are written all the same
     #[arg(long)]
     quiet: bool,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The command and its arguments; options of gapprobe go before it
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    #[arg(value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
@@ -185,7 +187,7 @@ fn check_program(name: &OsStr) -> Result<bool, Failure> {
         talk::say(format!(
             "gapprobe: {shown} changes the user: the loader drops LD_PRELOAD, nothing will be recorded"
         ));
-        talk::hint(&format!("the other way round: {} gapprobe run -- ...", name.to_string_lossy()));
+        talk::hint(&format!("the other way round: {} gapprobe run ...", name.to_string_lossy()));
     }
     let why = match class {
         Program::Static => "is linked statically: nothing can be loaded into it",
