@@ -12,6 +12,7 @@ use std::process::{Command, ExitCode};
 
 use clap::ValueHint;
 use trace::setting;
+use verdict::text::escape::word;
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::preloadable::{self, Program};
@@ -202,9 +203,17 @@ fn check_program(name: &OsStr) -> Result<bool, Failure> {
 }
 
 fn cannot_start(name: &OsStr, e: &io::Error) -> Failure {
+    let is_file = Path::new(name).is_file();
     let name = name.to_string_lossy();
     match e.kind() {
-        io::ErrorKind::NotFound => Failure::new(Exit::NotFound, format!("{name}: command not found")),
+        io::ErrorKind::NotFound => {
+            let failure = Failure::new(Exit::NotFound, format!("{name}: command not found"));
+            match is_file {
+                true if name.ends_with(".py") => failure.hint(format!("gapprobe run python {}", word(&name))),
+                true => failure.hint(format!("gapprobe run ./{}", word(&name))),
+                false => failure,
+            }
+        }
         _ => Failure::new(Exit::NotExecutable, format!("{name}: {e}")),
     }
 }
