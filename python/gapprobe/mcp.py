@@ -80,12 +80,16 @@ def traces(folder: str = ".") -> str:
 @server.tool(annotations=READS, structured_output=False)
 def why_idle(trace: str) -> str:
     """The verdict of a trace: its sentence (line), evidence, time by bucket, steps, what each line of code wins alone, what was lost of
-    the recording, and further findings: of all that `gapprobe analyze --json` says what is needed first, under the same keys."""
+    the recording, and further findings: of all that `gapprobe analyze --json` says what is needed first, under the same keys.
+
+    Shares are 0 to 1. share: of the steps' time, what is lost to the cause (the GPU idle for it, or what its fix wins where that is
+    more). win: of the step, what the fix of this one cause (in lines: of this one line) saves by the replay; wins do not add up, and null
+    promises nothing. step_ns and predicted_ns: the step now, and with the verdict's cause fixed (of a finding: with its own)."""
     told = json.loads(command("analyze", trace, "--json"))
     verdict = ("code", "cause", "confidence", "fix", "share", "site", "step_ns", "predicted_ns", "tied", "inconclusive")
     coverage = ("seen_ns", "steps_seen", "steps_run", "killed")
     # (the first finding is the verdict)
-    findings = [{name: finding.get(name) for name in verdict} for finding in told["findings"][1:]]
+    findings = [{name: finding[name] for name in (*verdict, "win") if name in finding} for finding in told["findings"][1:]]
     return answer({
         "line": told["line"], "verdict": {name: told["verdict"][name] for name in verdict}, "evidence": told["evidence"],
         "buckets_ns": {name: ns for name, ns in told["buckets_ns"].items() if ns}, "steps": told["steps"],

@@ -58,6 +58,8 @@ class Part:
         """A script whose last line is "N passed, N failed"."""
         code, output = self.run(*command, **more)
         self.unsteady += re.findall(r"^UNSTEADY: (.+)$", output, re.M)
+        for line in re.findall(r"^skipped .+", output, re.M):
+            print(line, flush=True)
         last = re.findall(r"^(\d+) passed, (\d+) failed(?:, (\d+) skipped)?$", output, re.M)
         if code == SKIPPED:
             self.skip(last_line(output) or what)

@@ -153,6 +153,13 @@ def fuzz(part):
     part.counted("fuzz", "scripts/fuzz", "--short")
 
 
+def roots(part):
+    """The wheel in a fresh Debian 11 and 13, as a new user begins (debootstrap)."""
+    # (all five take twice as long and more; what differs most are these)
+    if as_shipped(part):
+        part.counted("roots", "scripts/roots", "trixie", "bullseye")
+
+
 # function, tier, seconds it may take (what it took from nothing on two cores, 2026-11-27, twice and
 # more; of thorough half as much again), what it needs (needs.py)
 Row = collections.namedtuple("Row", "function tier seconds needs")
@@ -176,6 +183,7 @@ PARTS = {row.function.__name__: row for row in (
     Row(sanitizers, "rest", 900, ["compilers"]),
     Row(sanitized, "rest", 900, ["compilers", "cpythons"]),
     Row(fuzz, "rest", 900, ["compilers"]),
+    Row(roots, "rest", 600, ["compilers"]),
 )}
 
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The parts: what they need is known, tests that measure time are run alone, a part that takes too long ends."""
 
+import contextlib
+import io
 import os
 import pathlib
 import re
@@ -15,7 +17,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from runner import ROOT  # noqa: E402
 from runner.needs import NEEDS  # noqa: E402
-from runner.part import TIMED_OUT, run  # noqa: E402
+from runner.part import TIMED_OUT, Part, run  # noqa: E402
 from runner.parts import FAST, PARTS  # noqa: E402
 
 
@@ -40,6 +42,12 @@ class Parts(unittest.TestCase):
                     self.assertTrue(name.startswith("timed_"), f"{file.name}: {name}")
                     found += 1
         self.assertGreaterEqual(found, 10)
+
+    def test_what_a_script_skips_is_counted_and_said(self):
+        part, said = Part("roots", 60), io.StringIO()
+        with contextlib.redirect_stdout(said):
+            part.counted("roots", "sh", "-c", "echo 'skipped focal: no mirror'; echo '4 passed, 0 failed, 1 skipped'")
+        self.assertEqual((part.passed, part.failed, part.skipped, said.getvalue()), (4, 0, 1, "skipped focal: no mirror\n"))
 
     def test_a_command_without_time_is_killed_with_all_it_started(self):
         begin = time.monotonic()

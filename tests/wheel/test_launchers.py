@@ -47,24 +47,24 @@ class Launchers(unittest.TestCase):
 
     def test_torchrun_inside_of_it(self):
         bin = with_torch() / "bin"
-        self.ranks([0, 1], bin / "gapprobe", "run", "--", bin / "python", *TORCHRUN, *TRAIN)
+        self.ranks([0, 1], bin / "gapprobe", "run", bin / "python", *TORCHRUN, *TRAIN)
 
     def test_accelerate_inside_of_it(self):
         home = with_torch()
         folder = tool(ACCELERATE, "--no-deps", "packaging", "psutil", "pyyaml")
-        self.ranks([None], home / "bin/gapprobe", "run", "--", home / "bin/python", "-m", "accelerate.commands.launch", "--cpu",
+        self.ranks([None], home / "bin/gapprobe", "run", home / "bin/python", "-m", "accelerate.commands.launch", "--cpu",
                    "--num_processes=1", *TRAIN, PYTHONPATH=folder)
 
     def test_mpirun_around_and_inside_of_it(self):
         bin = install(WHEEL, sys.executable, by="uv") / "bin"
         mpirun = [environment(MPI) / "bin/mpirun", "-n", "2", "--oversubscribe", "--bind-to", "none", "--allow-run-as-root"]
-        for words in ([*mpirun, bin / "gapprobe", "run", "--", bin / "python"], [bin / "gapprobe", "run", "--", *mpirun, bin / "python"]):
+        for words in ([*mpirun, bin / "gapprobe", "run", bin / "python"], [bin / "gapprobe", "run", *mpirun, bin / "python"]):
             with self.subTest(words[0]):
                 self.ranks([0, 1], *words, *TRAIN, PMIX_MCA_gds="hash")
 
     def test_the_exit_code_is_the_launchers(self):
         bin = with_torch() / "bin"
-        done = subprocess.run([bin / "gapprobe", "run", "--", bin / "python", *TORCHRUN, "--no_python", "false"], capture_output=True, text=True)
+        done = subprocess.run([bin / "gapprobe", "run", bin / "python", *TORCHRUN, "--no_python", "false"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 1, done.stderr)
 
 

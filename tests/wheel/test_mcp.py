@@ -24,7 +24,7 @@ async def main():
     server = StdioServerParameters(command=sys.executable, args=["-m", "gapprobe.mcp"])
     async with Client(stdio_client(server)) as client:
         offered = (await client.list_tools()).tools
-        print(json.dumps([[t.name, t.annotations.read_only_hint, sorted(t.input_schema["properties"])] for t in offered]))
+        print(json.dumps([[t.name, t.annotations.read_only_hint, t.description] for t in offered]))
         for name, arguments in json.load(sys.stdin):
             told = await client.call_tool(name, arguments)
             print(json.dumps([told.is_error, told.content[0].text]))
@@ -84,6 +84,19 @@ class Mcp(unittest.TestCase):
                          len(list(RECORDINGS.glob("*.gprec.gz"))))
         self.assertGreater(json.loads(answers[1][1])["left_out"]["rows"], 100)
         self.assertEqual(sorted(folder.iterdir()), before, "nothing is written")
+
+    def test_what_its_figures_are_is_said_and_true(self):
+        trace = RECORDINGS / "copy_pageable.slow.gprec.gz"
+        offered, ((_, text),) = ask(["why_idle", {"trace": str(trace)}])
+        described = next(description for name, _, description in offered if name == "why_idle")
+        for key in ("share", "win", "step_ns and predicted_ns"):
+            self.assertRegex(described, rf"\b{key}: ")
+        told, whole = json.loads(text), json.loads(run(BIN / "gapprobe", "analyze", trace, "--json")[0])
+        self.assertEqual([finding["win"] for finding in told["findings"]], [finding["win"] for finding in whole["findings"][1:]])
+        verdict = told["verdict"]
+        self.assertAlmostEqual(whole["findings"][0]["win"], 1 - verdict["predicted_ns"] / verdict["step_ns"], 3)
+        lost = told["buckets_ns"]["copy_only"] / sum(told["buckets_ns"].values())
+        self.assertAlmostEqual(verdict["share"], lost, 2)
 
     def test_an_error_says_what_to_do(self):
         _, answers = ask(["why_idle", {"trace": "/nowhere.json"}], ["explain", {"code": "GP999"}], ["table", {"trace": "/nowhere.json"}])

@@ -129,7 +129,7 @@ class Trainers(unittest.TestCase):
                 folder = pathlib.Path(tempfile.mkdtemp(prefix=f"gapprobe-{name}-"))
                 script = folder / "train_it.py"
                 script.write_text(f"OUT = {str(folder / 'log')!r}\n" + COMMON.format(victims=str(ROOT / "tests/victims"), batches=2 * STEPS) + body)
-                _, said = run(BIN / "gapprobe", "run", "--dir", folder, "--", BIN / "python", script, LD_LIBRARY_PATH=SIM / "13.0")
+                _, said = run(BIN / "gapprobe", "run", "--dir", folder, BIN / "python", script, LD_LIBRARY_PATH=SIM / "13.0")
                 trace = next(folder.glob("gapprobe-*.json.gz"))
                 read = json.loads(run(BIN / "python", "-c", READ_TRACE, trace)[0])
                 self.assertEqual(read["source"], "marks", said)

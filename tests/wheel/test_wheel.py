@@ -37,7 +37,7 @@ def demo(command, python, *launcher, steps="60"):
     """A training loop under `gapprobe run` on the simulated driver: what it wrote on stderr, and the folder of its traces."""
     folder = pathlib.Path(tempfile.mkdtemp(prefix="gapprobe-demo-"))
     program = [*launcher, ROOT / "tests/victims/train.py", "--mode", "sync", "--steps", steps]
-    _, said = run(*command, "run", "--dir", folder, "--", python, *program, LD_LIBRARY_PATH=SIM / "13.0")
+    _, said = run(*command, "run", "--dir", folder, python, *program, LD_LIBRARY_PATH=SIM / "13.0")
     return said, folder
 
 
@@ -115,7 +115,7 @@ class Installed(unittest.TestCase):
     def test_an_install_that_lost_its_library_says_how_to_mend_it(self):
         home = install(WHEEL, sys.executable, by="venv")
         (home / "libexec/gapprobe/libgapprobe.so").unlink()
-        done = subprocess.run([home / "bin/gapprobe", "run", "--", "true"], capture_output=True, text=True)
+        done = subprocess.run([home / "bin/gapprobe", "run", "true"], capture_output=True, text=True)
         self.assertEqual(done.returncode, 125)
         self.assertIn("libgapprobe.so", done.stderr)
         self.assertIn("hint: pip install --force-reinstall", done.stderr)

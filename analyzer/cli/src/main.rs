@@ -14,7 +14,7 @@ use verbs::exit::{Failure, EXIT_CODES};
 
 const EXAMPLES: &str = "\
 Examples:
-  gapprobe run -- python train.py     record a run; at its end one line says why the GPU was idle
+  gapprobe run python train.py        record a run; at its end one line says why the GPU was idle
   gapprobe recover                    the same from a run that was killed
   gapprobe analyze trace.json.gz      a trace of torch.profiler, nsys or gapprobe on one screen
   gapprobe stats trace.json.gz        tables of a trace: kernels, calls, copies, ranges, idle time

@@ -9,9 +9,8 @@ use clap::builder::StyledStr;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use verdict::text::escape::word;
 
-/// The error with a tip that helps, or without one: "to pass '-v' as a value, use '-- -v'" is true
-/// of no verb here, for what none of them knows is no file's name, and the command of `run` stands
-/// behind its own `--`.
+/// The error with a tip that helps, or without one: "to pass '-v' as a value, use '-- -v'" helps
+/// with no verb here, for an unknown option is neither a file's name nor a command's.
 pub(crate) fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::Error {
     let text = |argument: &OsString| argument.to_string_lossy().into_owned();
     let arguments: Vec<String> = arguments.iter().skip(1).map(text).collect();
@@ -31,15 +30,9 @@ pub(crate) fn with_tip(mut error: clap::Error, arguments: &[OsString]) -> clap::
 
 /// A word that its verb has no place for.
 fn misplaced(arguments: &[String], wrong: &str) -> Option<String> {
-    if wrong.starts_with('-') {
-        return None;
-    }
-    let at = arguments.iter().position(|a| a == wrong)?;
     match arguments.first()?.as_str() {
-        "run" => {
-            let command: Vec<_> = arguments.get(at..)?.iter().map(|a| word(a)).collect();
-            Some(format!("the command goes after --: gapprobe run -- {}", command.join(" ")))
-        }
+        "run" => Some(format!("options of the command go after it: gapprobe run COMMAND {}", word(wrong))),
+        _ if wrong.starts_with('-') => None,
         verb @ ("ps" | "top" | "metrics") => {
             let of_a_file = Path::new(wrong).is_file();
             Some(match of_a_file {
@@ -60,7 +53,7 @@ fn no_verb(first: &str) -> Option<String> {
     match () {
         () if path.is_dir() => Some(format!("of the summaries in a folder: gapprobe summary {shown}")),
         () if path.is_file() => Some(format!(
-            "of a trace: gapprobe analyze {shown}; a program is recorded by gapprobe run -- {shown}"
+            "of a trace: gapprobe analyze {shown}; a program is recorded by gapprobe run {shown}"
         )),
         () => None,
     }

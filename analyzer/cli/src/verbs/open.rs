@@ -149,7 +149,7 @@ fn chosen(named: Option<&Path>) -> Result<PathBuf, Failure> {
     let Some((_, newest)) = traces.max() else {
         let what = format!("{}: no trace of gapprobe (gapprobe-*.json.gz) is there", folder.display());
         return Err(Failure::new(Exit::Unreadable, what)
-            .hint("gapprobe open TRACE opens a named one, or the newest of a folder; gapprobe run -- COMMAND records one"));
+            .hint("gapprobe open TRACE opens a named one, or the newest of a folder; gapprobe run COMMAND records one"));
     };
     talk::say(format!("gapprobe: the newest trace: {}", newest.display()));
     Ok(newest)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! `gapprobe run -- CMD`: sets the preload, runs the command, and reports for it where it was
+//! `gapprobe run CMD`: sets the preload, runs the command, and reports for it where it was
 //! killed before it could.
 
 use std::ffi::{OsStr, OsString};
@@ -10,7 +10,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use clap::ValueHint;
 use trace::setting;
+use verdict::text::escape::word;
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::preloadable::{self, Program};
@@ -25,9 +27,9 @@ mod unused;
 
 const EXAMPLES: &str = "\
 Examples:
-  gapprobe run -- python train.py --epochs 1
-  gapprobe run --dir /tmp/traces -- torchrun --nproc-per-node 8 train.py
-  gapprobe run --capture profiler -- ./simulate      from cudaProfilerStart() on";
+  gapprobe run python train.py --epochs 1
+  gapprobe run --dir /tmp/traces torchrun --nproc-per-node 8 train.py
+  gapprobe run --capture profiler ./simulate      from cudaProfilerStart() on";
 
 /// The injected library's file name.
 pub(crate) const LIBRARY: &str = "libgapprobe.so";
@@ -63,8 +65,9 @@ pub(crate) struct Args {
     /// Print nothing but what could not be written; trace and summary are written all the same
     #[arg(long)]
     quiet: bool,
-    /// The command and its arguments
-    #[arg(last = true, required = true, value_name = "CMD")]
+    /// The command and its arguments; options of gapprobe go before it
+    #[arg(trailing_var_arg = true, required = true, value_name = "CMD")]
+    #[arg(value_hint = ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
@@ -185,7 +188,7 @@ fn check_program(name: &OsStr) -> Result<bool, Failure> {
         talk::say(format!(
             "gapprobe: {shown} changes the user: the loader drops LD_PRELOAD, nothing will be recorded"
         ));
-        talk::hint(&format!("the other way round: {} gapprobe run -- ...", name.to_string_lossy()));
+        talk::hint(&format!("the other way round: {} gapprobe run ...", name.to_string_lossy()));
     }
     let why = match class {
         Program::Static => "is linked statically: nothing can be loaded into it",
@@ -200,9 +203,17 @@ fn check_program(name: &OsStr) -> Result<bool, Failure> {
 }
 
 fn cannot_start(name: &OsStr, e: &io::Error) -> Failure {
+    let is_file = Path::new(name).is_file();
     let name = name.to_string_lossy();
     match e.kind() {
-        io::ErrorKind::NotFound => Failure::new(Exit::NotFound, format!("{name}: command not found")),
+        io::ErrorKind::NotFound => {
+            let failure = Failure::new(Exit::NotFound, format!("{name}: command not found"));
+            match is_file {
+                true if name.ends_with(".py") => failure.hint(format!("gapprobe run python {}", word(&name))),
+                true => failure.hint(format!("gapprobe run ./{}", word(&name))),
+                false => failure,
+            }
+        }
         _ => Failure::new(Exit::NotExecutable, format!("{name}: {e}")),
     }
 }

@@ -11,8 +11,10 @@ fn a_word_in_the_wrong_place_is_told_where_it_belongs() {
     fs::write(place.out().join("a b.gpr"), recording(|_| {})).unwrap();
     fs::create_dir(place.out().join("traces")).unwrap();
     for (args, status, expected) in [
-        (&["run", "python3", "train.py", "--lr", "1"][..], 2, "gapprobe run -- python3 train.py --lr 1"),
-        (&["run", "--quiet", "python3"], 2, "the command goes after --: gapprobe run -- python3"),
+        (&["run", "--lr", "1", "python3"][..], 2, "after it: gapprobe run COMMAND --lr"),
+        (&["run", "-m", "train"], 2, "after it: gapprobe run COMMAND -m"),
+        (&["run", "--quiet"], 2, "not provided:\n  <CMD>..."),
+        (&["run", "--"], 2, "not provided:\n  <CMD>..."),
         (&["a b.gpr"], 2, "gapprobe analyze 'a b.gpr'"),
         (&["traces"], 2, "gapprobe summary traces"),
         (&["top", "a b.gpr"], 2, "gapprobe analyze 'a b.gpr'"),

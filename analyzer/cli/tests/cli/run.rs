@@ -44,6 +44,34 @@ fn run_returns_what_the_command_returned_and_leaves_its_output_alone() {
     assert_eq!(err(&output), "16\n");
 }
 
+/// Options of gapprobe end where the command begins.
+#[test]
+fn what_follows_the_first_word_is_the_commands() {
+    let place = Place::new("run-words");
+    let library = harmless_library();
+    fs::create_dir(place.out().join("x")).unwrap();
+    let x = place.out().join("x").canonicalize().unwrap().display().to_string();
+    let script = r#"printf '[%s]' "$GAPPROBE_DIR" "$@""#;
+    for (before, after, expected) in [
+        (&[][..], &["--epochs", "1"][..], "[][--epochs][1]".to_owned()),
+        (&["--"], &["--epochs", "1"], "[][--epochs][1]".to_owned()),
+        (&["--dir", "x"], &["--dir", "y", "-h"], format!("[{x}][--dir][y][-h]")),
+        (&["--dir", "x", "--"], &["--dir", "y", "--help"], format!("[{x}][--dir][y][--help]")),
+        (&["--quiet"], &["--", "--", "-V"], "[][--][--][-V]".to_owned()),
+    ] {
+        let args = [&["run", "--lib", &library], before, &["bash", "-c", script, "bash"], after].concat();
+        let output = place.run(&args);
+        assert_eq!((code(&output), out(&output)), (0, expected), "{args:?}: {}", err(&output));
+    }
+    let hyphen = place.0.join("-program");
+    std::os::unix::fs::symlink("/bin/echo", &hyphen).unwrap();
+    let run = |args: &[&str]| place.gapprobe(args).env("PATH", &place.0).output().unwrap();
+    let output = run(&["run", "--lib", &library, "--", "-program", "began"]);
+    assert_eq!((code(&output), out(&output).as_str()), (0, "began\n"), "{}", err(&output));
+    let output = run(&["run", "--lib", &library, "-program", "began"]);
+    assert_eq!((code(&output), out(&output).as_str()), (2, ""), "no option, and no command without --");
+}
+
 #[test]
 fn a_library_that_the_loader_does_not_take_is_refused_before_the_command_begins() {
     let place = Place::new("no-library");

@@ -55,6 +55,14 @@ fn run_refuses_in_one_line_what_it_cannot_record() {
     fs::write(&plain, "no program").unwrap();
     assert_eq!(code(&place.run(&["run", "--lib", &library, "--", plain.to_str().unwrap()])), 126);
     assert_eq!(code(&place.run(&["run", "--lib", &library, "--", "no-such-command-here"])), 127);
+    for (file, hint) in
+        [("train.py", "gapprobe run python train.py"), ("simulate", "gapprobe run ./simulate")]
+    {
+        fs::write(place.out().join(file), "").unwrap();
+        let output = place.run(&["run", "--lib", &library, file]);
+        let expected = format!("gapprobe: {file}: command not found\n\nhint: {hint}\n");
+        assert_eq!((code(&output), err(&output)), (127, expected));
+    }
     let output = place.run(&["run", "--lib", "/nonexistent/libgapprobe.so", "--", "true"]);
     assert_eq!(code(&output), 125);
     assert!(err(&output).contains("\nhint: "), "{}", err(&output));

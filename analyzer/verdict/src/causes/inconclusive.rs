@@ -31,7 +31,7 @@
 //! gapprobe doctor
 //! gapprobe explain losses
 //! # more room for the recording
-//! gapprobe run --max-mb 1024 -- python train.py
+//! gapprobe run --max-mb 1024 python train.py
 //! ```
 //!
 //! # What to change

@@ -88,7 +88,9 @@ fn recording() -> Finding {
         match unusable(&private, &mounts) {
             Err(problem) => passed_over.push(problem),
             Ok(kind) => {
-                let chosen = format!("{} ({kind})", private.display());
+                // in a chroot no mount is known
+                let kind = if kind.is_empty() { kind } else { format!(" ({kind})") };
+                let chosen = format!("{}{kind}", private.display());
                 return match passed_over.first() {
                     None => ok("recording", chosen),
                     Some((why, _)) => note("recording", format!("{chosen}; {why}")),
