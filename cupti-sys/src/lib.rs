@@ -40,6 +40,6 @@ pub mod record;
 
 pub use bindings::{attribute, domain, kind};
 pub use call::Call;
-pub use loader::{open_handle, Cupti, MissingSymbol};
+pub use loader::{open_handle, Cupti, MissingSymbol, SubscribeV2};
 pub use release::{release_from, Release};
 pub use result::CuptiResult;

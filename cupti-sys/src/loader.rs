@@ -13,6 +13,14 @@ use crate::CuptiResult;
 use core::ffi::{c_void, CStr};
 use core::fmt;
 
+/// `cuptiSubscribe_v2`; the last argument is a `CUpti_SubscriberParams`, which is not looked at.
+pub type SubscribeV2 = unsafe extern "C" fn(
+    *mut CUpti_SubscriberHandle,
+    CUpti_CallbackFunc,
+    *mut c_void,
+    *mut c_void,
+) -> CuptiResult;
+
 /// A required function that the library does not have: it is no CUPTI we can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MissingSymbol {
@@ -174,9 +182,12 @@ table! {
         get_graph_node_id: cuptiGetGraphNodeId_fn = c"cuptiGetGraphNodeId";
         /// CUPTI's id of an executable graph (12.3+).
         get_graph_exec_id: cuptiGetGraphExecId_fn = c"cuptiGetGraphExecId";
-        /// Tears CUPTI down for everybody. Never ours to call: here only to forward another
-        /// client's call.
+        /// Tears CUPTI down for everybody. To forward another client's call, and to make room for a
+        /// client of the V2 API.
         finalize: cuptiFinalize_fn = c"cuptiFinalize";
+        /// A client of the V2 API subscribes (13.0+). Never ours to call: here to forward another
+        /// client's call.
+        subscribe_v2: SubscribeV2 = c"cuptiSubscribe_v2";
     }
 }
 

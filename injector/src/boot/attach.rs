@@ -23,7 +23,7 @@ use crate::platform::threads::{self, spawn_quietly, Signal};
 use crate::platform::{clock, environment, guard, identity, lifecycle, loader, losses, say};
 use crate::recording::{crashes, writer};
 use crate::sources::above::{self, Above};
-use crate::sources::cupti::{buffers, callbacks, choose, neighbours, raw, reroute, session};
+use crate::sources::cupti::{arbiter, buffers, callbacks, choose, neighbours, raw, reroute, session};
 use crate::sources::marks::nvtx;
 use crate::sources::marks::program::Capture;
 use crate::sources::{callers, hostpool, python};
@@ -184,6 +184,10 @@ pub(crate) fn initialize() {
             return;
         }
     }
+    if arbiter::v2_is_here() {
+        off(&format!("not recording: {}", arbiter::V2_HAS_IT));
+        return;
+    }
     let Some(driver) = choose::driver() else {
         lifecycle::set(lifecycle::State::Inert);
         return; // nobody but the driver calls this: without it there is nothing to say
@@ -225,12 +229,15 @@ pub(crate) fn initialize() {
         on_mark: duty_cycle::on_mark,
         on_launch: duty_cycle::safepoint::on_launch,
         before_unload: drain::before_unload,
+        settle: drain::settle,
+        while_nobody_launches: duty_cycle::safepoint::alone,
         launch_of: duty_cycle::dlsym_hook::in_place_of,
     });
     lifecycle::set(lifecycle::State::Attached);
     register_leaving();
     if let Err(text) = session::open(&library, driver_version, settings) {
-        let setting = if is_set { "GAPPROBE_CUPTI=" } else { "" }; // the text begins with the library's path
+        // the text begins with the library's path, but where another client has it
+        let setting = if is_set && text.starts_with('/') { "GAPPROBE_CUPTI=" } else { "" };
         off(&format!("not recording: {setting}{text}"));
         return;
     }

@@ -195,7 +195,9 @@ impl Recorder {
                 }
             }
             for buffer in full {
-                if !buffers::is_bare() {
+                if arbiter::is_finalized() {
+                    losses::add(Loss::BufferNotReturned, 1); // (CUPTI would be asked for each record)
+                } else if !buffers::is_bare() {
                     decoder.buffer(&session.cupti, &buffer, &mut decode::Sink { store, capture, now });
                     for (time, on) in std::mem::take(&mut decoder.profiler_calls) {
                         capture.switch(on, time, store);
@@ -204,7 +206,7 @@ impl Recorder {
                 buffers::give_back(buffer);
             }
         }
-        if now.saturating_sub(self.last_stuck) >= STUCK_AFTER / 2 && !buffers::is_bare() {
+        if now.saturating_sub(self.last_stuck) >= STUCK_AFTER / 2 && reads_buffers() {
             self.last_stuck = now;
             if let Some(session) = session::get() {
                 for stuck in buffers::stuck(now.saturating_sub(STUCK_AFTER)) {
@@ -306,7 +308,7 @@ impl Recorder {
         if let Some((from, to)) = comeback::take_span() {
             self.returned(from, to);
         }
-        if let Some(session) = session::get().filter(|_| !buffers::is_bare()) {
+        if let Some(session) = session::get().filter(|_| reads_buffers()) {
             // the time for flushing is over: what is complete is read where it lies, the rest is
             // lost and said to be
             for stuck in buffers::stuck(u64::MAX) {
@@ -329,6 +331,11 @@ impl Recorder {
         self.header.exit_monotonic = now;
         self.stand();
     }
+}
+
+/// Are records read? (With CUPTI's help.)
+fn reads_buffers() -> bool {
+    !buffers::is_bare() && !arbiter::is_finalized()
 }
 
 /// What `stolen_buffers` asks for.
@@ -363,6 +370,18 @@ pub(crate) fn before_unload() {
         std::thread::sleep(Duration::from_micros(100));
     }
     SPENT.fetch_add(clock::monotonic().saturating_sub(now), Ordering::Relaxed);
+}
+
+/// Waits for two rounds (the one under way may have looked before), 100 ms at most. Not by the
+/// thread itself.
+pub(crate) fn settle() {
+    let (begin, before) = (clock::monotonic(), ROUNDS.load(Ordering::Acquire));
+    while ROUNDS.load(Ordering::Acquire) < before + 2
+        && clock::monotonic().saturating_sub(begin) < 100_000_000
+    {
+        hostpool::wake_reader();
+        std::thread::sleep(Duration::from_micros(100));
+    }
 }
 
 /// By the thread, before all else: a program that is killed before the first round leaves a

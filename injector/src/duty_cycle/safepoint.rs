@@ -267,6 +267,30 @@ fn attempt(stream: *mut c_void) {
     SPENT.fetch_add(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
 }
 
+/// Does this while nobody is inside of a launch that is seen, on a thread that is not either; not
+/// at all where that takes longer than [`LONGEST_WAIT`].
+pub(crate) fn alone(work: fn()) {
+    let begin = clock::monotonic();
+    let is_late = || clock::monotonic().saturating_sub(begin) > LONGEST_WAIT;
+    asymmetric_fence();
+    while BOARD.closed.swap(true, Ordering::SeqCst) {
+        if is_late() {
+            return;
+        }
+        nap();
+    }
+    guard((), || {
+        while !(all_see_it() && are_out(clock::monotonic())) {
+            if is_late() {
+                return;
+            }
+            nap();
+        }
+        work();
+    });
+    BOARD.closed.store(false, Ordering::SeqCst);
+}
+
 /// When the next attempt may be made. One costs up to [`SAFEPOINT_TIMEOUT`].
 fn put_off(has_failed: bool) {
     if !has_failed {

@@ -15,6 +15,11 @@ pub(crate) struct Above {
     pub(crate) on_launch: fn(),
     /// A module is about to be unloaded, and the kernel names in its records with it. COLD.
     pub(crate) before_unload: fn(),
+    /// Waits until what CUPTI gave back so far is read, or 100 ms. COLD.
+    pub(crate) settle: fn(),
+    /// Does this while no thread is inside a launch that is seen; not at all where none ends in
+    /// time. COLD.
+    pub(crate) while_nobody_launches: fn(fn()),
     /// Ours for a launch of the driver's that `dlsym` found. COLD.
     pub(crate) launch_of: fn(&CStr, *mut c_void) -> Option<*mut c_void>,
 }

@@ -51,6 +51,7 @@ mod retention;
 mod rooms;
 mod sampled;
 mod sampler;
+mod second_api;
 mod security;
 mod settings;
 mod sites;

@@ -7,6 +7,7 @@ pub(crate) mod buffers;
 mod exports;
 pub(crate) mod layout;
 pub(crate) mod records;
+pub(crate) mod second_api;
 pub(crate) mod subscriber;
 pub(crate) mod switching;
 pub(crate) mod timestamps;

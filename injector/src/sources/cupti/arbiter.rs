@@ -12,7 +12,7 @@
 //! * when all kinds the other switched on are off again and it has flushed, the drain thread has us
 //!   re-armed, while no thread launches (`duty_cycle::comeback`);
 //! * after another client's `cuptiFinalize` we do not come back: the rest of the run is unobserved.
-//!   The same where a client has another copy of libcupti.
+//!   The same where a client has another copy of libcupti, or comes by the V2 API.
 //!
 //! Clients that resolve these functions by `dlsym` are led here too (`reroute`).
 
@@ -23,7 +23,8 @@ use trace::Loss;
 
 use super::{buffers, choose, flushing, session};
 use crate::platform::guard::guard;
-use crate::platform::{clock, heap, lifecycle, losses};
+use crate::platform::{clock, heap, lifecycle, losses, say};
+use crate::sources::above;
 
 static YIELDED_AT: AtomicU64 = AtomicU64::new(0);
 /// Kinds the other client has on, one bit each.
@@ -35,6 +36,10 @@ static LAST_CALL: AtomicU64 = AtomicU64::new(0);
 /// Another client tore CUPTI down: re-enabling after that has crashed processes with CUDA graphs
 /// (H200).
 static TORN_DOWN: AtomicBool = AtomicBool::new(false);
+
+/// A client of the V2 API has subscribed, or is about to; and we made room for it.
+static V2_IS_HERE: AtomicBool = AtomicBool::new(false);
+static FINALIZED: AtomicBool = AtomicBool::new(false);
 
 /// The buffers that CUPTI has are another client's: they are handed over again with the next
 /// window.
@@ -164,6 +169,11 @@ pub(crate) fn on_kind(kind: u32, on: bool) {
     }
 }
 
+/// Have clients of V1 kinds on that we were told of?
+pub(super) fn has_seen_kinds() -> bool {
+    THEIR_KINDS.load(Ordering::Acquire) != 0
+}
+
 /// Another client begins to flush.
 pub(crate) fn before_flush() {
     UNDER_WAY.fetch_add(1, Ordering::AcqRel);
@@ -197,6 +207,41 @@ pub(crate) fn leave(since: u64) {
     if is_yielded() {
         YIELDED_AT.fetch_min(since.max(1), Ordering::SeqCst);
     }
+}
+
+/// Who has CUPTI where V1 is refused.
+pub(crate) const V2_HAS_IT: &str =
+    "a client of CUPTI's V2 API (torch.profiler with CuspyConfig, cupti-python) has the GPU's records";
+
+/// A client of the V2 API subscribes. V1 and V2 cannot share a process: it would be answered
+/// MULTIPLE_SUBSCRIBERS, and once we had gone NOT_COMPATIBLE, until CUPTI is torn down (H200, CUPTI
+/// 13.2 to 13.5, `tests/gpu/programs/v2_client.c`). So we leave for good, and tear it down while
+/// nobody launches: beside threads that launch and copy that crashed CUPTI 13.4 in two of 4,800.
+pub(crate) fn before_subscribe_v2() {
+    note();
+    V2_IS_HERE.store(true, Ordering::Release);
+    let (Some(_), Some(above), false) = (session::get(), above::get(), has_left()) else { return };
+    (above.settle)(); // what was recorded is read with CUPTI's help
+    leave(clock::monotonic());
+    (above.settle)();
+    FINALIZED.store(true, Ordering::Release);
+    (above.while_nobody_launches)(|| {
+        if let Some(finalize) = session::get().and_then(|s| s.cupti.finalize) {
+            // SAFETY: nothing of ours is on, no launch is under way, and we do not come back.
+            let _ = unsafe { finalize() }; // refused: the other is told so, as without us
+        }
+    });
+    say::line(&format!("gapprobe: recording ends here: {V2_HAS_IT}"));
+}
+
+/// Has a client of the V2 API come, before us or after?
+pub(crate) fn v2_is_here() -> bool {
+    V2_IS_HERE.load(Ordering::Acquire)
+}
+
+/// CUPTI is torn down: nothing is to be asked of it any more.
+pub(crate) fn is_finalized() -> bool {
+    FINALIZED.load(Ordering::Acquire)
 }
 
 /// Have we left, or has another client torn CUPTI down?

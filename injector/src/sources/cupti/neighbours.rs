@@ -51,18 +51,11 @@ pub(crate) fn under_one() -> Option<&'static str> {
 }
 
 /// Libraries that resolve CUPTI by dlsym and subscribe on their own: XLA (JAX, TensorFlow),
-/// Triton's Proton. They are not reached by our exported wrappers: their `dlsym` is led
-/// (`cupti::reroute`).
+/// Triton's Proton; PyTorch's `_cuspy` through ctypes, and the modules of cupti-python, which lie
+/// in `cupti/`, by CUPTI's V2 API. They are not reached by our exported wrappers: their `dlsym` is
+/// led (`cupti::reroute`).
 pub(crate) const DLSYM_CLIENTS: &[&str] =
-    &["xla_cuda_plugin", "libtensorflow", "libproton", "_cuspy", "cupti_python"];
-
-/// Those of them that subscribe by CUPTI's V2 API, of which no wrapper of ours knows.
-const V2_CLIENTS: &[&str] = &["_cuspy", "cupti_python"];
-
-/// Is this path one of these?
-pub(crate) fn is_v2_client(path: &[u8]) -> bool {
-    V2_CLIENTS.iter().any(|part| holds(path, part))
-}
+    &["xla_cuda_plugin", "libtensorflow", "libproton", "/_ctypes.", "/cupti/"];
 
 /// Has the path this part?
 pub(crate) fn holds(path: &[u8], part: &str) -> bool {

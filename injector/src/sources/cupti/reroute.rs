@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
-//! Clients that find CUPTI by `dlsym` (XLA's plugin, Triton's Proton) do not reach our exported
-//! wrappers, and cannot be stepped aside for: measured with JAX 0.11 on the H200, XLA registers its
-//! buffers, gets ours back, frees them and dies of `free(): invalid pointer`. So in these
-//! libraries, and in no other, the import of `dlsym` is pointed at [`dlsym_of_client`], which hands
-//! out our wrappers for the names we wrap and the real thing for all others; and our launches for
-//! the driver's (`duty_cycle::dlsym_hook`), which XLA finds in the same way.
+//! Clients that find CUPTI by `dlsym` (XLA's plugin, Triton's Proton, ctypes) do not reach our
+//! exported wrappers, and cannot be stepped aside for: measured with JAX 0.11 on the H200, XLA
+//! registers its buffers, gets ours back, frees them and dies of `free(): invalid pointer`. So in
+//! these libraries, and in no other, the import of `dlsym` is pointed at [`dlsym_of_client`], which
+//! hands out our wrappers for the names we wrap and the real thing for all others; and our launches
+//! for the driver's (`duty_cycle::dlsym_hook`), which XLA finds in the same way.
 //!
 //! The real thing is that of the libcupti which we attached to, also where the client opened
 //! another copy: Proton brings its own. Two copies in a process silence each other (H200), and
@@ -67,6 +67,7 @@ fn wrapper_of(name: &CStr) -> Option<*mut c_void> {
         b"cuptiActivityDisable" => wrappers::cuptiActivityDisable as *const c_void,
         b"cuptiActivityFlushAll" => wrappers::cuptiActivityFlushAll as *const c_void,
         b"cuptiFinalize" => wrappers::cuptiFinalize as *const c_void,
+        b"cuptiSubscribe_v2" => wrappers::cuptiSubscribe_v2 as *const c_void,
         _ => return None,
     };
     Some(wrapper.cast_mut())
@@ -139,8 +140,7 @@ fn lead(proton: bool, keeps_its_own: bool) {
             let is_left = self.keeps_its_own && neighbours::holds(object, "libproton");
             let is_client = neighbours::is_dlsym_client(object);
             xla::see(object);
-            let does_not_ask = is_client && (is_left || neighbours::is_v2_client(object));
-            self.all_ask_us &= !(self.lacks_slot || does_not_ask);
+            self.all_ask_us &= !(self.lacks_slot || is_client && is_left);
             self.lacks_slot = is_client;
             is_client && !is_left
         }

@@ -168,6 +168,10 @@ pub(crate) fn open(library: &Library, driver_version: u32, settings: &Settings) 
             library.path
         ));
     }
+    // (what is asked of V1 beside V2 is refused, and V2's client cannot subscribe anew after that)
+    if has_kinds(&cupti) {
+        return Err(arbiter::V2_HAS_IT.to_owned());
+    }
     let session = Session {
         cupti,
         path: library.path.clone(),
@@ -195,6 +199,19 @@ pub(crate) fn open(library: &Library, driver_version: u32, settings: &Settings) 
     enable(session).map_err(|e| format!("{} does not record: {e}", library.path))
 }
 
+/// Has a client that did not come by our wrappers a kind of record on? (13.2 and later tell: V2 is
+/// no sooner there.)
+fn has_kinds(cupti: &Cupti) -> bool {
+    let (mut count, none) = (0, std::ptr::null_mut());
+    !arbiter::has_seen_kinds()
+        && cupti.activity_get_enabled_kinds.is_some_and(|ask| {
+            // SAFETY: no subscriber: those of all; no buffer: their number alone; a valid
+            // out-pointer.
+            let result = unsafe { ask(none, std::ptr::null_mut(), std::ptr::null_mut(), &mut count) };
+            result.is_success() && count > 0
+        })
+}
+
 fn set_attribute(cupti: &Cupti, id: u32, value: &[u8]) {
     let mut size = value.len();
     let mut value = value.to_vec();
@@ -208,7 +225,9 @@ fn limit_device_memory(cupti: &Cupti, wanted: Option<[usize; 3]>) {
     set_attribute(cupti, attribute::DEVICE_BUFFER_SIZE, &bytes.to_ne_bytes());
     set_attribute(cupti, attribute::DEVICE_BUFFER_POOL_LIMIT, &limit.to_ne_bytes());
     set_attribute(cupti, attribute::DEVICE_BUFFER_PRE_ALLOCATE_VALUE, &ahead.to_ne_bytes());
-    // our buffers come zeroed: CUPTI need not do it on the program's threads
+    // Hardware event tracing (ENABLE_HES) stays off: beside it cuptiActivityFlushAll, which we call
+    // all the time, can write into the host's memory (as PyTorch 2.15's _cuspy warns).
+    // Our buffers come zeroed: CUPTI need not do it on the program's threads.
     set_attribute(cupti, attribute::ZEROED_OUT_ACTIVITY_BUFFER, &[1]);
     // one buffer a launching thread (12.3+): no lock among launchers; must be set before the
     // callbacks are registered. Not beside XLA: without flushes the last records of a thread that

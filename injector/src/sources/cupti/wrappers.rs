@@ -78,3 +78,22 @@ pub unsafe extern "C" fn cuptiFinalize() -> CuptiResult {
     // SAFETY: the caller's own wish.
     unsafe { finalize() }
 }
+
+/// A client of the V2 API subscribes: we leave for good first.
+///
+/// # Safety
+/// As CUPTI's function of this name.
+#[no_mangle]
+pub unsafe extern "C" fn cuptiSubscribe_v2(
+    subscriber: *mut CUpti_SubscriberHandle,
+    callback: CUpti_CallbackFunc,
+    userdata: *mut c_void,
+    params: *mut c_void,
+) -> CuptiResult {
+    let real = guard(None, arbiter::real).or_else(arbiter::attached);
+    let Some(subscribe) = real.and_then(|r| r.subscribe_v2) else { return arbiter::NONE };
+    guard((), arbiter::before_subscribe_v2);
+    arbiter::after_fault(false);
+    // SAFETY: the caller's own arguments, handed on unchanged to the function it meant to call.
+    unsafe { subscribe(subscriber, callback, userdata, params) }
+}

@@ -2,9 +2,9 @@
 //! Activity kinds, filters and buffers.
 
 use super::callbacks::known_callback;
-use super::{logged, refused, INVALID_KIND, INVALID_PARAMETER, OK};
+use super::{logged, refused, INVALID_KIND, INVALID_PARAMETER, NOT_COMPATIBLE, OK};
 use crate::cupti::layout::{knows_kind, release, silent};
-use crate::cupti::{activity, buffers, subscriber, timestamps, worker};
+use crate::cupti::{activity, buffers, second_api, subscriber, timestamps, worker};
 use crate::settings::settings;
 use crate::{api, clock};
 
@@ -14,10 +14,69 @@ extern "C" fn sim_cuptiActivityEnable(kind: u32) -> i32 {
         if let Some(code) = refused("enable", &kind.to_string()) {
             return code;
         }
+        if !second_api::v1_may_record() {
+            return NOT_COMPATIBLE;
+        }
         if !knows_kind(kind, release()) || !activity::set_kind(kind, true) {
             return INVALID_KIND;
         }
         worker::start();
+        OK
+    })
+}
+
+#[no_mangle]
+extern "C" fn sim_cuptiActivityEnable_v2(handle: usize, kind: u32, _config: usize) -> i32 {
+    logged("cuptiActivityEnable_v2", kind, || {
+        if !second_api::holds(handle) {
+            return INVALID_PARAMETER;
+        }
+        if !second_api::enable(kind, true) {
+            return NOT_COMPATIBLE;
+        }
+        worker::start();
+        OK
+    })
+}
+
+#[no_mangle]
+extern "C" fn sim_cuptiActivityDisable_v2(handle: usize, kind: u32, _config: usize) -> i32 {
+    logged("cuptiActivityDisable_v2", kind, || match second_api::holds(handle) {
+        true if second_api::enable(kind, false) => OK,
+        true => NOT_COMPATIBLE,
+        false => INVALID_PARAMETER,
+    })
+}
+
+#[no_mangle]
+extern "C" fn sim_cuptiActivityRegisterCallbacks_v2(
+    handle: usize,
+    request: Option<second_api::Request>,
+    complete: Option<second_api::Complete>,
+) -> i32 {
+    logged("cuptiActivityRegisterCallbacks_v2", 0, || match (request, complete) {
+        (Some(request), Some(complete)) if second_api::holds(handle) => {
+            second_api::register(request, complete);
+            OK
+        }
+        _ => INVALID_PARAMETER,
+    })
+}
+
+#[no_mangle]
+extern "C" fn sim_cuptiActivitySetAttribute_v2(
+    handle: usize,
+    attribute: u32,
+    _size: *mut usize,
+    value: *const u8,
+) -> i32 {
+    const USER_DEFINED_RECORDS: u32 = 11;
+    logged("cuptiActivitySetAttribute_v2", attribute, || {
+        if !second_api::holds(handle) || value.is_null() || attribute != USER_DEFINED_RECORDS {
+            return INVALID_PARAMETER;
+        }
+        // SAFETY: the client's own value, one byte of this attribute.
+        second_api::set_user_defined(unsafe { value.read() } != 0);
         OK
     })
 }
@@ -80,6 +139,9 @@ extern "C" fn sim_cuptiActivityRegisterCallbacks(
             (Some(request), Some(complete)) => {
                 // each copy has its own: those of the second would be handed the first one's
                 // buffers here
+                if !second_api::v1_may_record() {
+                    return NOT_COMPATIBLE;
+                }
                 if !silent() {
                     buffers::register(request, complete);
                 }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The subscription and its callbacks.
 
-use super::{logged, refused, INVALID_PARAMETER, MULTIPLE_SUBSCRIBERS, NOT_COMPATIBLE, NOT_INITIALIZED, OK};
+use super::{logged, refused, INVALID_PARAMETER, MULTIPLE_SUBSCRIBERS, NOT_INITIALIZED, OK};
 use crate::api;
 use crate::cupti::layout::{release, table_sizes};
-use crate::cupti::subscriber;
+use crate::cupti::{second_api, subscriber};
 use crate::foreign::{lock, put};
 use crate::injection::refusal;
 use std::collections::BTreeMap;
@@ -20,6 +20,9 @@ extern "C" fn sim_cuptiSubscribe(out: *mut usize, callback: usize, userdata: usi
         if out.is_null() {
             return INVALID_PARAMETER;
         }
+        if !second_api::v1_may_subscribe() {
+            return MULTIPLE_SUBSCRIBERS;
+        }
         match subscriber::subscribe(callback, userdata) {
             Some(handle) => {
                 put(out, handle);
@@ -30,15 +33,29 @@ extern "C" fn sim_cuptiSubscribe(out: *mut usize, callback: usize, userdata: usi
     })
 }
 
-/// V1 clients only: a V2 client is told that V1 is in use.
+/// (13.0 and 13.1 have it without the rest of V2.)
 #[no_mangle]
 extern "C" fn sim_cuptiSubscribe_v2(
-    _out: *mut usize,
-    _callback: usize,
+    out: *mut usize,
+    callback: usize,
     _userdata: usize,
-    _params: usize,
+    params: usize,
 ) -> i32 {
-    NOT_COMPATIBLE
+    logged("cuptiSubscribe_v2", 0, || {
+        if let Some(code) = refused("subscribe_v2", "") {
+            return code;
+        }
+        if out.is_null() || callback == 0 || params == 0 {
+            return INVALID_PARAMETER;
+        }
+        match second_api::subscribe().filter(|_| release() >= 1302) {
+            Some(handle) => {
+                put(out, handle);
+                OK
+            }
+            None => MULTIPLE_SUBSCRIBERS,
+        }
+    })
 }
 
 #[no_mangle]
@@ -47,7 +64,12 @@ extern "C" fn sim_cuptiUnsubscribe(handle: usize) -> i32 {
         if refusal().is_some() {
             return NOT_INITIALIZED;
         }
+        if second_api::holds(handle) {
+            second_api::unsubscribe();
+            return OK;
+        }
         if subscriber::unsubscribe(Some(handle)) {
+            second_api::v1_unsubscribed();
             OK
         } else {
             INVALID_PARAMETER

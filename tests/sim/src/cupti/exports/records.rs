@@ -6,7 +6,7 @@ use super::{
 };
 use super::{OK, PARAMETER_SIZE_NOT_SUFFICIENT};
 use crate::cupti::layout::{record_size, release};
-use crate::cupti::{activity, buffers, subscriber, timestamps};
+use crate::cupti::{activity, buffers, second_api, subscriber, timestamps};
 use crate::foreign::{get, put};
 use crate::injection::refusal;
 
@@ -119,6 +119,9 @@ extern "C" fn sim_cuptiActivityGetEnabledKinds(
 ) -> i32 {
     let kinds = activity::kinds_on();
     put(count, kinds.len() as u32);
+    if buffer.is_null() && size.is_null() {
+        return OK;
+    }
     let Some(room) = get(size) else { return INVALID_PARAMETER };
     if buffer.is_null() {
         put(size, kinds.len() as u32 * 4);
@@ -195,6 +198,7 @@ extern "C" fn sim_cuptiFinalize() -> i32 {
         activity::all_off();
         buffers::forget_client();
         subscriber::unsubscribe(None);
+        second_api::forget();
         timestamps::reset();
         OK
     })
