@@ -12,7 +12,7 @@
  *        s  the same as 2, for the only subscriber                      o  V2 off
  *        1  V1 on: subscribe, buffers, kernels    a  the same without a subscription
  *        x  V1 off                                F  cuptiFinalize
- * The results of the calls in the first cycle (0: fine, -1: there is no such call), and whether they
+ *        1  V1 on: subscribe, buffers, kernels    a  the same, no subscription
  * were the same in all others; of either client the records, how many of them have times, how many
  * a correlation id of their own, and the buffers given out and returned, and their bytes. From
  * NVIDIA's documentation of CUPTI 13.5 (cupti_callbacks.h, cupti_activity.h); needs no header of
