@@ -34,7 +34,7 @@ const LAUNCHERS: &[&[u8]] = &[
 ];
 
 /// Is this path a launcher's?
-fn is_launcher(path: &[u8]) -> bool {
+pub(super) fn is_launcher(path: &[u8]) -> bool {
     let file = loader::file_name(path);
     LAUNCHERS.iter().any(|name| file.starts_with(name))
 }

@@ -515,3 +515,6 @@ fn lead_calls() {
         LEFT.store(left, Ordering::Relaxed);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -59,7 +59,7 @@ fn of_our_copy(name: &CStr, theirs: *mut c_void) -> Option<*mut c_void> {
 }
 
 /// Ours for a function of CUPTI's, where there is one.
-fn wrapper_of(name: &CStr) -> Option<*mut c_void> {
+pub(crate) fn wrapper_of(name: &CStr) -> Option<*mut c_void> {
     let wrapper: *const c_void = match name.to_bytes() {
         b"cuptiSubscribe" => wrappers::cuptiSubscribe as *const c_void,
         b"cuptiActivityRegisterCallbacks" => wrappers::cuptiActivityRegisterCallbacks as *const c_void,
