@@ -28,13 +28,23 @@ pub(crate) mod handler;
 
 use handler::Who;
 
-/// The report is written, or its thread has failed. Looked at, not waited for: a lock that the
-/// failing thread still holds must not hold the program.
-static DONE: AtomicBool = AtomicBool::new(false);
-static REPORTED: AtomicBool = AtomicBool::new(false);
-/// The report is wanted, by this time.
-static WANTED: Signal = Signal::new();
-static DEADLINE: AtomicU64 = AtomicU64::new(0);
+/// How far the end is.
+struct End {
+    /// The report is written, or its thread has failed. Looked at, not waited for: a lock that the
+    /// failing thread still holds must not hold the program.
+    done: AtomicBool,
+    reported: AtomicBool,
+    /// The report is wanted, by this time.
+    wanted: Signal,
+    deadline: AtomicU64,
+}
+
+static END: End = End {
+    done: AtomicBool::new(false),
+    reported: AtomicBool::new(false),
+    wanted: Signal::new(),
+    deadline: AtomicU64::new(0),
+};
 
 /// The exit handler. `None`, and nothing done: it was left before, or there is nothing to leave (no
 /// GPU use).
@@ -78,9 +88,9 @@ fn see_the_report_made(settings: &Settings) {
         losses::add(Loss::ExitFlushLate, 1);
     }
     let left = deadline.saturating_duration_since(Instant::now());
-    DEADLINE.store(clock::monotonic() + left.as_nanos() as u64, Ordering::Relaxed);
-    WANTED.set();
-    while !DONE.load(Ordering::Acquire) && Instant::now() < deadline {
+    END.deadline.store(clock::monotonic() + left.as_nanos() as u64, Ordering::Relaxed);
+    END.wanted.set();
+    while !END.done.load(Ordering::Acquire) && Instant::now() < deadline {
         if heap::has_ended_us() {
             heap::say_it();
             give_up();
@@ -88,7 +98,7 @@ fn see_the_report_made(settings: &Settings) {
         }
         threads::pause(1);
     }
-    if !DONE.load(Ordering::Acquire) && !REPORTED.swap(true, Ordering::AcqRel) {
+    if !END.done.load(Ordering::Acquire) && !END.reported.swap(true, Ordering::AcqRel) {
         // the thread that writes ends with the process, wherever it is: nobody else would remove
         // its half file
         give_up();
@@ -150,21 +160,21 @@ fn decimal(mut number: u64, digits: &mut [u8; 20]) -> &[u8] {
 
 /// The body of the thread that reports.
 pub(crate) fn run() {
-    while !WANTED.is_set() {
-        WANTED.wait(Duration::from_secs(3600));
+    while !END.wanted.is_set() {
+        END.wanted.wait(Duration::from_secs(3600));
     }
     let ended = guard(false, || {
-        let left = DEADLINE.load(Ordering::Relaxed).saturating_sub(clock::monotonic());
+        let left = END.deadline.load(Ordering::Relaxed).saturating_sub(clock::monotonic());
         report(Instant::now() + Duration::from_nanos(left));
         true
     });
-    if !ended && !REPORTED.swap(true, Ordering::AcqRel) {
+    if !ended && !END.reported.swap(true, Ordering::AcqRel) {
         // the exiting thread need not wait for a thread that is gone
         let next =
             recording::path().map_or(String::new(), |p| format!(". Next: gapprobe recover {}", p.display()));
         say::line(&format!("gapprobe: the report failed (a fault in gapprobe: please report it){next}"));
     }
-    DONE.store(true, Ordering::Release);
+    END.done.store(true, Ordering::Release);
 }
 
 /// The last round, then the report from the store.
@@ -172,7 +182,7 @@ fn report(deadline: Instant) {
     let Some(settings) = settings::get() else { return };
     let Some(mut guard) = drain::recorder_by(deadline) else {
         // whoever is first at the deadline says so
-        if !REPORTED.swap(true, Ordering::AcqRel) {
+        if !END.reported.swap(true, Ordering::AcqRel) {
             unfinished(settings);
         }
         return;
@@ -208,7 +218,7 @@ fn report(deadline: Instant) {
     if answers {
         crashes::ended_in_order();
     }
-    if REPORTED.swap(true, Ordering::AcqRel) {
+    if END.reported.swap(true, Ordering::AcqRel) {
         return; // the deadline passed and the line was said
     }
     match report {

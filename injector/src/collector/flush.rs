@@ -26,32 +26,42 @@ const PLAIN_FOR: u64 = 500_000_000;
 /// ns.
 const FORCED_BY: u64 = 650_000_000;
 
-static WAKE: Signal = Signal::new();
-/// Progress of the final flush: 0 not asked, 1 asked, 2 done.
-static FINAL: AtomicU8 = AtomicU8::new(0);
-/// Flushes of the thread that began, and that ended.
-static BEGUN: AtomicU64 = AtomicU64::new(0);
-static ENDED: AtomicU64 = AtomicU64::new(0);
+/// The thread, and how far it is.
+struct Flusher {
+    wake: Signal,
+    /// Progress of the final flush: 0 not asked, 1 asked, 2 done.
+    last_flush: AtomicU8,
+    /// Flushes of the thread that began, and that ended.
+    begun: AtomicU64,
+    ended: AtomicU64,
+}
+
+static FLUSHER: Flusher = Flusher {
+    wake: Signal::new(),
+    last_flush: AtomicU8::new(0),
+    begun: AtomicU64::new(0),
+    ended: AtomicU64::new(0),
+};
 
 /// The thread's body.
 pub(crate) fn run() {
     // (0: what came since we attached is looked at in the first round)
     let mut looked = Looked { loads: 0, at: session::first_use_at() };
     loop {
-        if FINAL.load(Ordering::Acquire) == 0 {
+        if FLUSHER.last_flush.load(Ordering::Acquire) == 0 {
             let period = Duration::from_millis(PERIOD_MS.into());
             let sleep = Sleep::begin(period.as_nanos() as u64);
-            WAKE.wait(period);
-            // before FINAL is looked at: who sets it wakes us after that
-            WAKE.take();
+            FLUSHER.wake.wait(period);
+            // before FLUSHER.last_flush is looked at: who sets it wakes us after that
+            FLUSHER.wake.take();
             sleep.end();
         }
         if lifecycle::get() == lifecycle::State::Inert {
             return;
         }
-        if FINAL.load(Ordering::Acquire) == 1 {
+        if FLUSHER.last_flush.load(Ordering::Acquire) == 1 {
             last();
-            FINAL.store(2, Ordering::Release);
+            FLUSHER.last_flush.store(2, Ordering::Release);
             half_files::remove_when_wanted();
             return;
         }
@@ -60,7 +70,7 @@ pub(crate) fn run() {
         safepoint::from_aside();
         switch::off_for_good();
         give_way();
-        BEGUN.fetch_add(1, Ordering::AcqRel);
+        FLUSHER.begun.fetch_add(1, Ordering::AcqRel);
         {
             let _held = flushing::hold();
             if !xla::hands_out_alone(PERIOD_MS) {
@@ -69,7 +79,7 @@ pub(crate) fn run() {
                 flushing::delivered(clock::monotonic());
             }
         }
-        ENDED.fetch_add(1, Ordering::AcqRel);
+        FLUSHER.ended.fetch_add(1, Ordering::AcqRel);
     }
 }
 
@@ -82,7 +92,7 @@ fn give_way() {
         safepoint::try_again();
     }
     let is_early = || clock::monotonic().saturating_sub(begin) < GIVES_WAY;
-    while switch::is_pending() && FINAL.load(Ordering::Acquire) == 0 && is_early() {
+    while switch::is_pending() && FLUSHER.last_flush.load(Ordering::Acquire) == 0 && is_early() {
         std::thread::sleep(Duration::from_millis(2));
         safepoint::from_aside();
     }
@@ -115,25 +125,25 @@ fn last() {
 /// Asks the thread for a flush now and returns the number it will have at least: [`has_ended`]
 /// tells. A thread of the program's must not flush itself: it would hang with it.
 pub(crate) fn ask() -> u64 {
-    let number = BEGUN.load(Ordering::Acquire) + 1;
-    WAKE.set();
+    let number = FLUSHER.begun.load(Ordering::Acquire) + 1;
+    FLUSHER.wake.set();
     number
 }
 
 /// Has the flush of this number, or a later one, ended?
 pub(crate) fn has_ended(number: u64) -> bool {
-    ENDED.load(Ordering::Acquire) >= number
+    FLUSHER.ended.load(Ordering::Acquire) >= number
 }
 
 /// Asks for the final flush. COLD.
 pub(crate) fn ask_last() {
-    let _ = FINAL.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire); // asked before, or done: fine
-    WAKE.set();
+    let _ = FLUSHER.last_flush.compare_exchange(0, 1, Ordering::AcqRel, Ordering::Acquire); // asked before, or done: fine
+    FLUSHER.wake.set();
 }
 
 /// Is it done?
 pub(crate) fn last_is_done() -> bool {
-    FINAL.load(Ordering::Acquire) == 2
+    FLUSHER.last_flush.load(Ordering::Acquire) == 2
 }
 
 /// When the loader's list was last looked at, ns, and its counter then.

@@ -24,17 +24,35 @@ use crate::platform::guard::guard;
 use crate::platform::{clock, lifecycle, thread_block};
 use crate::sources::cupti::arbiter;
 
-/// No attempt before this time, and how long it was put off last, ns.
-static NOT_BEFORE: AtomicU64 = AtomicU64::new(0);
-static PAUSE: AtomicU64 = AtomicU64::new(SHORTEST_PAUSE);
-/// Attempts that failed, since one did not.
-static FAILED: AtomicU32 = AtomicU32::new(0);
-/// Whoever launches comes here.
-static POSSIBLE: AtomicBool = AtomicBool::new(false);
-/// Time that threads of the program's spent here, ns.
-static SPENT: AtomicU64 = AtomicU64::new(0);
-/// The driver's `cuStreamIsCapturing`; 0: not known.
-static IS_CAPTURING: AtomicUsize = AtomicUsize::new(0);
+/// Attempts to switch, and what they rest on.
+struct Attempts {
+    /// No attempt before this time, and how long it was put off last, ns.
+    not_before: AtomicU64,
+    pause: AtomicU64,
+    /// Attempts that failed, since one did not.
+    failed: AtomicU32,
+    /// Whoever launches comes here.
+    possible: AtomicBool,
+    /// Time that threads of the program's spent here, ns.
+    spent: AtomicU64,
+    /// The driver's `cuStreamIsCapturing`; 0: not known.
+    is_capturing: AtomicUsize,
+    /// Launches by threads that have never come here, as callbacks tell.
+    unhooked: AtomicU64,
+    /// The kernel puts barriers on all threads of this process where it is asked to.
+    has_barriers: AtomicBool,
+}
+
+static ATTEMPTS: Attempts = Attempts {
+    not_before: AtomicU64::new(0),
+    pause: AtomicU64::new(SHORTEST_PAUSE),
+    failed: AtomicU32::new(0),
+    possible: AtomicBool::new(false),
+    spent: AtomicU64::new(0),
+    is_capturing: AtomicUsize::new(0),
+    unhooked: AtomicU64::new(0),
+    has_barriers: AtomicBool::new(false),
+};
 
 /// A window begins or ends.
 pub(crate) const SWITCH: u8 = 1;
@@ -58,15 +76,12 @@ const AT_REST: u64 = 250_000_000;
 const TELLING: u64 = 200;
 /// One in so many is enough, where no thread makes others alone.
 const ENOUGH: u64 = 32;
-/// Launches by threads that have never come here, as callbacks tell.
-static UNHOOKED: AtomicU64 = AtomicU64::new(0);
-
 /// The calling thread's slot, which it needs to launch.
 #[inline]
 pub(super) fn slot() -> Mine {
     // (at its first launch: it has come here after all)
     thread_slots::mine(|| {
-        _ = UNHOOKED.fetch_sub(thread_block::with(|b| b.unhooked.take()), Ordering::Relaxed)
+        _ = ATTEMPTS.unhooked.fetch_sub(thread_block::with(|b| b.unhooked.take()), Ordering::Relaxed)
     })
 }
 
@@ -102,7 +117,7 @@ fn wait_outside(mine: Mine) {
         nap();
         mine.enter();
     }
-    SPENT.fetch_add(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
+    ATTEMPTS.spent.fetch_add(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
 }
 
 /// 20 us, unlike `sleep` no place where a thread is cancelled. Leaves errno as it was.
@@ -130,18 +145,18 @@ pub(crate) fn on_launch() {
         is_unhooked
     });
     if is_unhooked {
-        UNHOOKED.fetch_add(1, Ordering::Relaxed);
+        ATTEMPTS.unhooked.fetch_add(1, Ordering::Relaxed);
     }
 }
 
 /// Launches so far of threads that never come here.
 pub(super) fn unhooked() -> u64 {
-    UNHOOKED.load(Ordering::Relaxed)
+    ATTEMPTS.unhooked.load(Ordering::Relaxed)
 }
 
 /// Can it be told when no thread is inside of a launch?
 pub(crate) fn is_possible() -> bool {
-    POSSIBLE.load(Ordering::Relaxed)
+    ATTEMPTS.possible.load(Ordering::Relaxed)
 }
 
 /// Launches of a while: in the recording, seen here, and of threads that never come here (where
@@ -178,9 +193,9 @@ impl Launches {
 /// too few to tell. A thread that begins later to make others alone is found out in any window.
 pub(super) fn compare(launches: &Launches) -> bool {
     if launches.come_here() {
-        POSSIBLE.store(true, Ordering::Relaxed);
+        ATTEMPTS.possible.store(true, Ordering::Relaxed);
     } else if launches.unhooked.is_some_and(|n| n > 0) {
-        POSSIBLE.store(false, Ordering::Relaxed);
+        ATTEMPTS.possible.store(false, Ordering::Relaxed);
     }
     launches.recorded >= TELLING
 }
@@ -203,19 +218,19 @@ pub(crate) fn want(job: u8) {
 
 /// What is wanted may be tried at once, however often it failed.
 pub(crate) fn try_again() {
-    FAILED.store(0, Ordering::Relaxed);
-    PAUSE.store(SHORTEST_PAUSE, Ordering::Relaxed);
-    NOT_BEFORE.store(0, Ordering::Relaxed);
+    ATTEMPTS.failed.store(0, Ordering::Relaxed);
+    ATTEMPTS.pause.store(SHORTEST_PAUSE, Ordering::Relaxed);
+    ATTEMPTS.not_before.store(0, Ordering::Relaxed);
 }
 
 /// Time that the program's threads have spent on switching, ns.
 pub(crate) fn spent() -> u64 {
-    SPENT.load(Ordering::Relaxed)
+    ATTEMPTS.spent.load(Ordering::Relaxed)
 }
 
 /// Where to ask whether a stream is being captured (`cuStreamIsCapturing`). COLD.
 pub(super) fn know_captures(function: usize) {
-    IS_CAPTURING.store(function, Ordering::Relaxed);
+    ATTEMPTS.is_capturing.store(function, Ordering::Relaxed);
 }
 
 /// By the flush thread: what is wanted, where every thread that has ever launched has been waiting
@@ -236,7 +251,7 @@ pub(crate) fn from_aside() {
 /// In a child that was forked: nobody of the parent's threads is here.
 pub(crate) fn in_child() {
     BOARD.wanted.store(0, Ordering::Relaxed);
-    HAS_BARRIERS.store(false, Ordering::Relaxed);
+    ATTEMPTS.has_barriers.store(false, Ordering::Relaxed);
     BOARD.fences.store(FENCED, Ordering::Relaxed);
     BOARD.closed.store(false, Ordering::Relaxed);
     thread_slots::in_child();
@@ -247,7 +262,7 @@ pub(crate) fn in_child() {
 #[inline(never)]
 fn attempt(stream: *mut c_void) {
     let begin = clock::monotonic();
-    let is_early = begin < NOT_BEFORE.load(Ordering::Relaxed);
+    let is_early = begin < ATTEMPTS.not_before.load(Ordering::Relaxed);
     // (who captures leaves it to the others: no failure)
     if is_early || !may_succeed() || is_capturing(stream) || BOARD.closed.swap(true, Ordering::SeqCst) {
         return;
@@ -264,7 +279,7 @@ fn attempt(stream: *mut c_void) {
     cancellable(was);
     // SAFETY: as above.
     unsafe { errno.write(before) };
-    SPENT.fetch_add(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
+    ATTEMPTS.spent.fetch_add(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
 }
 
 /// Does this while nobody is inside of a launch that is seen, on a thread that is not either; not
@@ -294,15 +309,15 @@ pub(crate) fn alone(work: fn()) {
 /// When the next attempt may be made. One costs up to [`SAFEPOINT_TIMEOUT`].
 fn put_off(has_failed: bool) {
     if !has_failed {
-        FAILED.store(0, Ordering::Relaxed);
+        ATTEMPTS.failed.store(0, Ordering::Relaxed);
         return;
     }
-    let pause = match FAILED.fetch_add(1, Ordering::Relaxed) {
-        0..MANY => PAUSE.load(Ordering::Relaxed),
+    let pause = match ATTEMPTS.failed.fetch_add(1, Ordering::Relaxed) {
+        0..MANY => ATTEMPTS.pause.load(Ordering::Relaxed),
         _ => LONGEST_PAUSE,
     };
-    PAUSE.store((2 * pause).min(LONGER_PAUSE), Ordering::Relaxed);
-    NOT_BEFORE.store(clock::monotonic() + pause, Ordering::Relaxed);
+    ATTEMPTS.pause.store((2 * pause).min(LONGER_PAUSE), Ordering::Relaxed);
+    ATTEMPTS.not_before.store(clock::monotonic() + pause, Ordering::Relaxed);
 }
 
 extern "C" {
@@ -335,16 +350,13 @@ fn membarrier(command: c_int) -> bool {
     unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
 }
 
-/// The kernel puts barriers on all threads of this process where it is asked to.
-static HAS_BARRIERS: AtomicBool = AtomicBool::new(false);
-
 /// Asks the kernel, once, whether it will. In a process with several threads that takes it some 10
 /// ms (RCU): by the flush thread, for which nobody waits. Where it refuses, launches go on making
 /// their own.
 fn ask_for_barriers() {
     static ASKED: AtomicBool = AtomicBool::new(false);
     if !ASKED.swap(true, Ordering::Relaxed) && membarrier(REGISTER_PRIVATE_EXPEDITED) {
-        HAS_BARRIERS.store(true, Ordering::Release);
+        ATTEMPTS.has_barriers.store(true, Ordering::Release);
     }
 }
 
@@ -359,7 +371,7 @@ fn asymmetric_fence() {
     // who is about to launch has either entered already, and that is seen from here on, or makes a
     // barrier
     if !membarrier(PRIVATE_EXPEDITED) {
-        HAS_BARRIERS.store(false, Ordering::Release);
+        ATTEMPTS.has_barriers.store(false, Ordering::Release);
         // (a store that was not seen for so long is none: whoever is interrupted has made a
         // barrier, too)
         std::thread::sleep(std::time::Duration::from_millis(2));
@@ -376,7 +388,7 @@ pub(crate) fn settle() {
     }
     // open behind that and unwanted still: what was left to do stands there before it opens
     let is_open = !BOARD.closed.load(Ordering::SeqCst) && BOARD.wanted.load(Ordering::Acquire) == 0;
-    if is_open && HAS_BARRIERS.load(Ordering::Acquire) {
+    if is_open && ATTEMPTS.has_barriers.load(Ordering::Acquire) {
         BOARD.fences.store(UNFENCED, Ordering::SeqCst);
     }
 }
@@ -402,7 +414,7 @@ fn are_out(begin: u64) -> bool {
 /// What the driver allows while a graph is captured is not asked of it.
 fn is_capturing(stream: *mut c_void) -> bool {
     type IsCapturing = unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int;
-    let function = IS_CAPTURING.load(Ordering::Relaxed);
+    let function = ATTEMPTS.is_capturing.load(Ordering::Relaxed);
     if function == 0 || stream.is_null() {
         return false;
     }
@@ -450,7 +462,7 @@ mod tests {
             }
             (0..(round >> (4 * me)) % 16).for_each(|n| _ = std::hint::black_box(n));
         };
-        HAS_BARRIERS.store(has_barriers, Ordering::SeqCst);
+        ATTEMPTS.has_barriers.store(has_barriers, Ordering::SeqCst);
         BOARD.fences.store(FENCED, Ordering::SeqCst);
         let unseen = std::thread::scope(|s| {
             s.spawn(|| {
@@ -478,7 +490,7 @@ mod tests {
             unseen
         });
         assert_eq!(unseen, 0, "rounds of {rounds} in which neither saw the other");
-        assert_eq!(HAS_BARRIERS.load(Ordering::SeqCst), has_barriers, "the kernel has made them");
+        assert_eq!(ATTEMPTS.has_barriers.load(Ordering::SeqCst), has_barriers, "the kernel has made them");
     }
 
     #[test]

@@ -21,35 +21,52 @@ use super::thread_slots::{self, Mine, BOARD};
 use crate::platform::clock;
 use crate::sources::hostpool;
 
-/// So many launches had been counted as numbering the steps (`thread_slots::numbering`) when their
-/// numbers began anew. Not numbered (`thread_slots::Mine::count_other`) are those through the
-/// driver in a program that launches through the runtime's library, too (Triton's benchmarks of a
-/// new kernel are repeated by time, on each rank as often as it can), and the few ([`STRAYS`])
-/// through that library in one that launches through the driver (XLA, CuPy, the runtime linked in).
-static NUMBERED_FROM: AtomicU64 = AtomicU64::new(0);
-/// Launches through the runtime's library in a program whose steps are numbered by the driver's so
-/// far, and how many of them change that.
-static STRAY: AtomicU64 = AtomicU64::new(0);
+/// What is counted, and by what.
+struct Clock {
+    /// So many launches had been counted as numbering the steps (`thread_slots::numbering`) when
+    /// their numbers began anew. Not numbered (`thread_slots::Mine::count_other`) are those through
+    /// the driver in a program that launches through the runtime's library, too (Triton's
+    /// benchmarks of a new kernel are repeated by time, on each rank as often as it can), and the
+    /// few ([`STRAYS`]) through that library in one that launches through the driver (XLA, CuPy,
+    /// the runtime linked in).
+    numbered_from: AtomicU64,
+    /// Launches through the runtime's library in a program whose steps are numbered by the driver's
+    /// so far, and how many of them change that.
+    stray: AtomicU64,
+    /// Number of the step, by which all ranks agree: launches before the first even one count as
+    /// steps of the same length.
+    steps: AtomicU64,
+    /// Steps that there were.
+    counted: AtomicU64,
+    /// How often it was changed what a step is, and so their numbers.
+    changes: AtomicU64,
+    /// Launches from one coming of the anchor to the next; the number of its last launch; how often
+    /// the distance was another.
+    gap: AtomicU64,
+    last_number: AtomicU64,
+    breaks: AtomicU64,
+    /// Time of the last step's begin, ns.
+    last: AtomicU64,
+    /// At this step the drain thread is woken, once.
+    wake_at: AtomicU64,
+}
+
+static CLOCK: Clock = Clock {
+    numbered_from: AtomicU64::new(0),
+    stray: AtomicU64::new(0),
+    steps: AtomicU64::new(0),
+    counted: AtomicU64::new(0),
+    changes: AtomicU64::new(0),
+    gap: AtomicU64::new(0),
+    last_number: AtomicU64::new(0),
+    breaks: AtomicU64::new(0),
+    last: AtomicU64::new(0),
+    wake_at: AtomicU64::new(u64::MAX),
+};
+
 const STRAYS: u64 = 1000;
 /// [`BOARD`]`.anchor` where the program marks its steps; 0 there: nothing is known.
 const MARKS: usize = 1;
-/// Number of the step, by which all ranks agree: launches before the first even one count as steps
-/// of the same length.
-static STEPS: AtomicU64 = AtomicU64::new(0);
-/// Steps that there were.
-static COUNTED: AtomicU64 = AtomicU64::new(0);
-/// How often it was changed what a step is, and so their numbers.
-static CHANGES: AtomicU64 = AtomicU64::new(0);
-/// Launches from one coming of the anchor to the next; the number of its last launch; how often the
-/// distance was another.
-static GAP: AtomicU64 = AtomicU64::new(0);
-static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
-static BREAKS: AtomicU64 = AtomicU64::new(0);
-/// Time of the last step's begin, ns.
-static LAST: AtomicU64 = AtomicU64::new(0);
-/// At this step the drain thread is woken, once.
-static WAKE_AT: AtomicU64 = AtomicU64::new(u64::MAX);
-
 /// Step times kept, ns, by step number: the steps around a window's end are looked at a quarter of
 /// a second later, of 0.1 ms, too.
 const KEPT: usize = 4096;
@@ -126,7 +143,7 @@ pub(super) fn on_driver_launch(mine: Mine, function: usize) {
 
 /// Launches that number the steps, so far.
 fn numbered() -> u64 {
-    thread_slots::numbering().saturating_sub(NUMBERED_FROM.load(Ordering::Relaxed))
+    thread_slots::numbering().saturating_sub(CLOCK.numbered_from.load(Ordering::Relaxed))
 }
 
 /// Are steps numbered by the runtime's launches from now on: nothing else launches, or these are
@@ -135,11 +152,11 @@ fn numbered() -> u64 {
 #[inline(never)]
 fn is_of_runtime() -> bool {
     let has_others = numbered() > 0;
-    if has_others && STRAY.fetch_add(1, Ordering::Relaxed) + 1 < STRAYS {
+    if has_others && CLOCK.stray.fetch_add(1, Ordering::Relaxed) + 1 < STRAYS {
         return false;
     }
     if !BOARD.has_runtime.swap(true, Ordering::Relaxed) {
-        NUMBERED_FROM.store(thread_slots::numbering(), Ordering::Relaxed);
+        CLOCK.numbered_from.store(thread_slots::numbering(), Ordering::Relaxed);
         if source() != Source::Marks {
             forget();
         }
@@ -162,9 +179,9 @@ fn note_launch(mine: Mine, function: usize) {
 #[inline(never)]
 fn on_anchor() {
     let number = numbered().saturating_sub(1);
-    let gap = number.wrapping_sub(LAST_NUMBER.swap(number, Ordering::Relaxed));
-    if gap != GAP.load(Ordering::Relaxed) {
-        BREAKS.fetch_add(1, Ordering::Relaxed);
+    let gap = number.wrapping_sub(CLOCK.last_number.swap(number, Ordering::Relaxed));
+    if gap != CLOCK.gap.load(Ordering::Relaxed) {
+        CLOCK.breaks.fetch_add(1, Ordering::Relaxed);
     }
     on_step();
 }
@@ -178,27 +195,29 @@ pub(super) fn learns() {
 #[inline]
 pub(crate) fn on_mark() {
     if BOARD.anchor.load(Ordering::Relaxed) != MARKS {
-        CHANGES.fetch_add(1, Ordering::Relaxed);
+        CLOCK.changes.fetch_add(1, Ordering::Relaxed);
         BOARD.anchor.store(MARKS, Ordering::Relaxed);
-        STEPS.store(0, Ordering::Relaxed);
-        COUNTED.store(0, Ordering::Relaxed);
-        LAST.store(0, Ordering::Relaxed);
+        CLOCK.steps.store(0, Ordering::Relaxed);
+        CLOCK.counted.store(0, Ordering::Relaxed);
+        CLOCK.last.store(0, Ordering::Relaxed);
     }
     on_step();
 }
 
 fn on_step() {
     let now = clock::monotonic();
-    let last = LAST.swap(now, Ordering::Relaxed);
-    let step = STEPS.fetch_add(1, Ordering::Relaxed) + 1;
-    COUNTED.fetch_add(1, Ordering::Relaxed);
+    let last = CLOCK.last.swap(now, Ordering::Relaxed);
+    let step = CLOCK.steps.fetch_add(1, Ordering::Relaxed) + 1;
+    CLOCK.counted.fetch_add(1, Ordering::Relaxed);
     if last != 0 {
         if let Some(slot) = TIMES.get(step as usize % KEPT) {
             slot.store(now.saturating_sub(last), Ordering::Relaxed);
         }
     }
     // one call to the kernel at each end of a window, and only there
-    if step >= WAKE_AT.load(Ordering::Relaxed) && WAKE_AT.swap(u64::MAX, Ordering::Relaxed) != u64::MAX {
+    if step >= CLOCK.wake_at.load(Ordering::Relaxed)
+        && CLOCK.wake_at.swap(u64::MAX, Ordering::Relaxed) != u64::MAX
+    {
         hostpool::wake_reader();
     }
 }
@@ -254,27 +273,27 @@ pub(super) fn do_ranks_agree() -> bool {
 
 /// How often it was changed so far what a step is: times of before and after are of other steps.
 pub(super) fn changes() -> u64 {
-    CHANGES.load(Ordering::Relaxed)
+    CLOCK.changes.load(Ordering::Relaxed)
 }
 
 /// Number of the last step that has begun.
 pub(super) fn steps() -> u64 {
-    STEPS.load(Ordering::Relaxed)
+    CLOCK.steps.load(Ordering::Relaxed)
 }
 
 /// Steps that there were so far.
 pub(super) fn counted() -> u64 {
-    COUNTED.load(Ordering::Relaxed)
+    CLOCK.counted.load(Ordering::Relaxed)
 }
 
 /// When the last one began, ns; 0: none.
 pub(super) fn last_step_at() -> u64 {
-    LAST.load(Ordering::Relaxed)
+    CLOCK.last.load(Ordering::Relaxed)
 }
 
 /// The drain thread is to be woken at this step.
 pub(super) fn wake_at(step: u64) {
-    WAKE_AT.store(step, Ordering::Relaxed);
+    CLOCK.wake_at.store(step, Ordering::Relaxed);
 }
 
 /// Times of the steps from `from` to before `to`, ns, of those that are still known.
@@ -334,11 +353,12 @@ impl Search {
     /// there is one.
     pub(super) fn look(&mut self, now: u64) -> bool {
         if source() == Source::Anchor
-            && BREAKS.load(Ordering::Relaxed) * SELDOM > steps() - self.anchored_at.min(steps()) + SELDOM
+            && CLOCK.breaks.load(Ordering::Relaxed) * SELDOM
+                > steps() - self.anchored_at.min(steps()) + SELDOM
         {
-            self.least = GAP.load(Ordering::Relaxed) + 1;
+            self.least = CLOCK.gap.load(Ordering::Relaxed) + 1;
             let since = steps() - self.anchored_at.min(steps());
-            self.was_none = BREAKS.load(Ordering::Relaxed) * 2 > since;
+            self.was_none = CLOCK.breaks.load(Ordering::Relaxed) * 2 > since;
             forget();
         }
         let launches = numbered();
@@ -370,16 +390,16 @@ fn find(launches: u64, before: u64, least: u64, begin_anew: bool) -> bool {
     };
     let known = TABLE.iter().map(load).filter(|k| k.address > MARKS);
     let Some(found) = anchor(known, launches, before, least) else { return false };
-    GAP.store(found.gap, Ordering::Relaxed);
-    LAST_NUMBER.store(found.last, Ordering::Relaxed);
-    BREAKS.store(0, Ordering::Relaxed);
-    STEPS.store(found.last / found.gap, Ordering::Relaxed);
+    CLOCK.gap.store(found.gap, Ordering::Relaxed);
+    CLOCK.last_number.store(found.last, Ordering::Relaxed);
+    CLOCK.breaks.store(0, Ordering::Relaxed);
+    CLOCK.steps.store(found.last / found.gap, Ordering::Relaxed);
     match begin_anew {
-        true => COUNTED.store(found.last / found.gap, Ordering::Relaxed),
-        false => _ = COUNTED.fetch_add(u64::from(found.times), Ordering::Relaxed),
+        true => CLOCK.counted.store(found.last / found.gap, Ordering::Relaxed),
+        false => _ = CLOCK.counted.fetch_add(u64::from(found.times), Ordering::Relaxed),
     }
-    LAST.store(0, Ordering::Relaxed);
-    CHANGES.fetch_add(1, Ordering::Relaxed);
+    CLOCK.last.store(0, Ordering::Relaxed);
+    CLOCK.changes.fetch_add(1, Ordering::Relaxed);
     BOARD.anchor.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 

@@ -8,9 +8,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::platform::{clock, thread_block};
 use crate::sources::hostpool;
 
-/// Calls that returned, of all threads, and the time in them, ns.
-static CALLS: AtomicU64 = AtomicU64::new(0);
-static NS: AtomicU64 = AtomicU64::new(0);
+/// Waits so far.
+struct Waited {
+    /// Calls that returned, of all threads, and the time in them, ns.
+    calls: AtomicU64,
+    ns: AtomicU64,
+    under_way: [Place; PLACES],
+}
+
+static WAITED: Waited =
+    Waited { calls: AtomicU64::new(0), ns: AtomicU64::new(0), under_way: [const { Place::new() }; PLACES] };
 
 /// Calls under way that are shown; the time of others counts as well, once they return.
 const PLACES: usize = 64;
@@ -18,8 +25,6 @@ const PLACES: usize = 64;
 const PROBES: usize = 4;
 /// `Place::since` while its call is being written.
 const CLAIMED: u64 = 1;
-
-static UNDER_WAY: [Place; PLACES] = [const { Place::new() }; PLACES];
 
 /// A call under way. A cache line of its own: others are written by other threads.
 #[repr(align(64))]
@@ -84,7 +89,7 @@ pub(super) fn enter(call: u32) -> Entered {
     let (at, tid) = (clock::monotonic(), hostpool::tid());
     let first = tid as usize % PLACES;
     let mut places = (first..first + PROBES).map(|n| n % PLACES);
-    let place = places.find(|n| UNDER_WAY.get(*n).is_some_and(|p| p.claim(at, tid, call)));
+    let place = places.find(|n| WAITED.under_way.get(*n).is_some_and(|p| p.claim(at, tid, call)));
     Entered { at, place: place.map_or(0, |n| n + 1) }
 }
 
@@ -94,9 +99,9 @@ pub(super) fn leave(entered: Entered) {
     if entered.at == 0 {
         return;
     }
-    NS.fetch_add(clock::monotonic().saturating_sub(entered.at), Ordering::Relaxed);
-    CALLS.fetch_add(1, Ordering::Relaxed);
-    if let Some(place) = entered.place.checked_sub(1).and_then(|n| UNDER_WAY.get(n)) {
+    WAITED.ns.fetch_add(clock::monotonic().saturating_sub(entered.at), Ordering::Relaxed);
+    WAITED.calls.fetch_add(1, Ordering::Relaxed);
+    if let Some(place) = entered.place.checked_sub(1).and_then(|n| WAITED.under_way.get(n)) {
         place.since.store(0, Ordering::Release);
     }
     thread_block::with(|b| b.in_sync.set(false));
@@ -104,26 +109,27 @@ pub(super) fn leave(entered: Entered) {
 
 /// Faults the places in: the program's threads write them. COLD.
 pub(super) fn prepare() {
-    for place in &UNDER_WAY {
+    for place in &WAITED.under_way {
         place.tid.fetch_or(0, Ordering::Relaxed);
     }
 }
 
 /// Calls that have returned so far.
 pub(super) fn calls() -> u64 {
-    CALLS.load(Ordering::Relaxed)
+    WAITED.calls.load(Ordering::Relaxed)
 }
 
 /// Time in synchronizing calls until `now`, those under way included, ns. A call that ends
 /// meanwhile may be in it twice, or not yet: the caller keeps the sum from going back.
 pub(super) fn ns(now: u64) -> u64 {
-    let under_way: u64 = UNDER_WAY.iter().filter_map(Place::read).map(|c| now.saturating_sub(c.since)).sum();
-    NS.load(Ordering::Relaxed).saturating_add(under_way)
+    let under_way: u64 =
+        WAITED.under_way.iter().filter_map(Place::read).map(|c| now.saturating_sub(c.since)).sum();
+    WAITED.ns.load(Ordering::Relaxed).saturating_add(under_way)
 }
 
 /// Calls under way that began before this time, ns.
 pub(super) fn under_way_since(before: u64) -> usize {
-    UNDER_WAY.iter().filter_map(Place::read).filter(|c| c.since < before).count()
+    WAITED.under_way.iter().filter_map(Place::read).filter(|c| c.since < before).count()
 }
 
 /// A call that took so long is asked whether its thread is still there, ns: one that ended in it
@@ -132,13 +138,13 @@ const LONG: u64 = 1_000_000_000;
 
 /// The call that is under way longest.
 pub(super) fn longest(now: u64) -> Option<UnderWay> {
-    for place in &UNDER_WAY {
+    for place in &WAITED.under_way {
         let gone = |c: UnderWay| now.saturating_sub(c.since) > LONG && !is_there(c.tid);
         if let Some(call) = place.read().filter(|c| gone(*c)) {
             let _ = place.since.compare_exchange(call.since, 0, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
-    UNDER_WAY.iter().filter_map(Place::read).min_by_key(|c| c.since)
+    WAITED.under_way.iter().filter_map(Place::read).min_by_key(|c| c.since)
 }
 
 fn is_there(tid: u32) -> bool {
@@ -159,7 +165,7 @@ mod tests {
     #[test]
     fn a_call_counts_once_with_its_time_and_is_seen_while_it_is_under_way() {
         let _alone = ALONE.lock();
-        let before = (calls(), NS.load(Ordering::Relaxed));
+        let before = (calls(), WAITED.ns.load(Ordering::Relaxed));
         let outer = enter(7);
         let begun = clock::monotonic();
         let inner = enter(8); // a library's wrapper that calls the same function
@@ -171,7 +177,7 @@ mod tests {
         assert!(ns(now) - before.1 >= now - begun, "its time counts before it returns");
         leave(outer);
         assert_eq!((calls(), longest(now)), (before.0 + 1, None));
-        let spent = NS.load(Ordering::Relaxed) - before.1;
+        let spent = WAITED.ns.load(Ordering::Relaxed) - before.1;
         assert!((20_000_000..clock::monotonic() - seen.since + 1).contains(&spent), "{spent}");
     }
 

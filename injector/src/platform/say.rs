@@ -10,24 +10,35 @@ use verdict::text::escape::visible;
 
 use crate::platform::descriptors::identity_of;
 
-static KNOWN: AtomicBool = AtomicBool::new(false);
-static DEVICE: AtomicU64 = AtomicU64::new(0);
-static INODE: AtomicU64 = AtomicU64::new(0);
-static QUIET: AtomicBool = AtomicBool::new(false);
-static COMPLAINED: AtomicBool = AtomicBool::new(false);
+/// The program's stderr as it was at start, and what was said.
+struct Stderr {
+    known: AtomicBool,
+    device: AtomicU64,
+    inode: AtomicU64,
+    quiet: AtomicBool,
+    complained: AtomicBool,
+}
+
+static STDERR: Stderr = Stderr {
+    known: AtomicBool::new(false),
+    device: AtomicU64::new(0),
+    inode: AtomicU64::new(0),
+    quiet: AtomicBool::new(false),
+    complained: AtomicBool::new(false),
+};
 
 /// `GAPPROBE_QUIET`.
 pub(crate) fn set_quiet(quiet: bool) {
-    QUIET.store(quiet, Ordering::Relaxed);
+    STDERR.quiet.store(quiet, Ordering::Relaxed);
 }
 
 /// Remembers what stderr is. In the constructor: later its number may stand for a data file of the
 /// program's.
 pub(crate) fn remember_stderr() {
     if let Some((device, inode)) = identity_of(2) {
-        DEVICE.store(device, Ordering::Relaxed);
-        INODE.store(inode, Ordering::Relaxed);
-        KNOWN.store(true, Ordering::Release);
+        STDERR.device.store(device, Ordering::Relaxed);
+        STDERR.inode.store(inode, Ordering::Relaxed);
+        STDERR.known.store(true, Ordering::Release);
     }
 }
 
@@ -72,13 +83,14 @@ const AT_ONCE: usize = 4096;
 
 /// Has the calling thread the program's stderr? One of ours with descriptors of its own may not.
 pub(crate) fn has_stderr() -> bool {
-    KNOWN.load(Ordering::Acquire)
-        && identity_of(2) == Some((DEVICE.load(Ordering::Relaxed), INODE.load(Ordering::Relaxed)))
+    STDERR.known.load(Ordering::Acquire)
+        && identity_of(2)
+            == Some((STDERR.device.load(Ordering::Relaxed), STDERR.inode.load(Ordering::Relaxed)))
 }
 
 /// As [`line()`], the text in parts, which can be shown as they are. Allocates nothing.
 pub(crate) fn parts(text: &[&[u8]]) {
-    if !has_stderr() || QUIET.load(Ordering::Relaxed) {
+    if !has_stderr() || STDERR.quiet.load(Ordering::Relaxed) {
         return;
     }
     let end: &[u8] = b"\n";
@@ -135,7 +147,7 @@ fn write(pieces: &[libc::iovec; PARTS + 1], count: usize) -> bool {
 
 /// The one complaint of a process: why gapprobe does not record. Later ones are swallowed.
 pub(crate) fn complain(text: &str) {
-    if !COMPLAINED.swap(true, Ordering::AcqRel) {
+    if !STDERR.complained.swap(true, Ordering::AcqRel) {
         line(&format!("gapprobe: {text}"));
     }
 }

@@ -47,43 +47,54 @@ impl Desk {
     }
 }
 
-/// Held for moments only, never across a write.
-static DESK: Mutex<Desk> =
-    Mutex::new(Desk { is_there: false, order: None, is_busy: false, again: Vec::new() });
-/// An order came.
-static WANTED: Signal = Signal::new();
-/// One was carried out.
-static DONE: Signal = Signal::new();
+/// The thread that writes, and what it has done.
+struct Writer {
+    /// Held for moments only, never across a write.
+    desk: Mutex<Desk>,
+    /// An order came.
+    wanted: Signal,
+    /// One was carried out.
+    done: Signal,
+    /// No update is wanted any more: the report is made.
+    abandoned: AtomicBool,
+    bytes: AtomicU64,
+    longest: AtomicU64,
+    cpu: AtomicU64,
+    /// The file is made, or cannot be.
+    made: Signal,
+}
 
-/// No update is wanted any more: the report is made.
-static ABANDONED: AtomicBool = AtomicBool::new(false);
-
-static BYTES: AtomicU64 = AtomicU64::new(0);
-static LONGEST: AtomicU64 = AtomicU64::new(0);
-static CPU: AtomicU64 = AtomicU64::new(0);
+static WRITER: Writer = Writer {
+    desk: Mutex::new(Desk { is_there: false, order: None, is_busy: false, again: Vec::new() }),
+    wanted: Signal::new(),
+    done: Signal::new(),
+    abandoned: AtomicBool::new(false),
+    bytes: AtomicU64::new(0),
+    longest: AtomicU64::new(0),
+    cpu: AtomicU64::new(0),
+    made: Signal::new(),
+};
 
 /// Is an update that is under way wanted no more?
 pub(super) fn is_abandoned() -> bool {
-    ABANDONED.load(Ordering::Acquire)
+    WRITER.abandoned.load(Ordering::Acquire)
 }
 
 /// Bytes written so far.
 pub(crate) fn bytes() -> u64 {
-    BYTES.load(Ordering::Relaxed)
+    WRITER.bytes.load(Ordering::Relaxed)
 }
 
 /// The longest an update took, one that is under way not counted, ns.
 pub(crate) fn longest() -> u64 {
-    LONGEST.load(Ordering::Relaxed)
+    WRITER.longest.load(Ordering::Relaxed)
 }
 
-/// CPU time of the thread, ns.
+/// WRITER.cpu time of the thread, ns.
 pub(crate) fn cpu() -> u64 {
-    CPU.load(Ordering::Relaxed)
+    WRITER.cpu.load(Ordering::Relaxed)
 }
 
-/// The file is made, or cannot be.
-static MADE: Signal = Signal::new();
 /// A local disk takes so long at most; one that takes longer has its file later, or never.
 const MAKING: Duration = Duration::from_secs(1);
 
@@ -93,20 +104,20 @@ pub(crate) fn start(name: String, image: Image) -> bool {
     let started = spawn_quietly("gapprobe-file", move || {
         let made = Making { is_own: descriptors::leave_the_programs(None), name, segments: image.segments() };
         let mirror = made.make();
-        DESK.lock().is_there = mirror.is_some();
-        MADE.set();
+        WRITER.desk.lock().is_there = mirror.is_some();
+        WRITER.made.set();
         run(&made, mirror, image);
     });
     let until = Instant::now() + MAKING;
-    while started && !MADE.is_set() && Instant::now() < until {
-        MADE.wait(until.saturating_duration_since(Instant::now()));
+    while started && !WRITER.made.is_set() && Instant::now() < until {
+        WRITER.made.wait(until.saturating_duration_since(Instant::now()));
     }
-    DESK.lock().is_there
+    WRITER.desk.lock().is_there
 }
 
 /// There is something to do beside orders.
 pub(crate) fn wake() {
-    WANTED.set();
+    WRITER.wanted.set();
 }
 
 /// How the file is made, and made anew where somebody has removed it.
@@ -153,11 +164,11 @@ impl Making {
 fn run(making: &Making, mut mirror: Option<SpoolWriter>, image: Image) {
     let (mut has_swept, mut remade) = (false, None);
     loop {
-        WANTED.wait(Duration::from_secs(3600));
-        WANTED.take();
+        WRITER.wanted.wait(Duration::from_secs(3600));
+        WRITER.wanted.take();
         half_files::remove_if_wanted();
         let order = {
-            let mut desk = DESK.lock();
+            let mut desk = WRITER.desk.lock();
             desk.is_busy = desk.order.is_some();
             desk.order.take()
         };
@@ -170,24 +181,24 @@ fn run(making: &Making, mut mirror: Option<SpoolWriter>, image: Image) {
                         Some(all) => all,
                         None => mirror.update(&image, &standing),
                     };
-                    LONGEST.fetch_max(clock::monotonic().saturating_sub(began), Ordering::Relaxed);
+                    WRITER.longest.fetch_max(clock::monotonic().saturating_sub(began), Ordering::Relaxed);
                 }
                 Some(Order::Spoken) => mirror.note_spoken(),
                 Some(Order::Remove) => mirror.remove(),
                 None => {}
             }
-            BYTES.store(mirror.bytes, Ordering::Relaxed);
+            WRITER.bytes.store(mirror.bytes, Ordering::Relaxed);
         }
-        if mirror.is_some() && !has_swept && BYTES.load(Ordering::Relaxed) > 0 {
+        if mirror.is_some() && !has_swept && WRITER.bytes.load(Ordering::Relaxed) > 0 {
             has_swept = true;
             sweep();
         }
-        CPU.store(clock::thread_cpu(), Ordering::Relaxed);
-        let mut desk = DESK.lock();
+        WRITER.cpu.store(clock::thread_cpu(), Ordering::Relaxed);
+        let mut desk = WRITER.desk.lock();
         desk.again.extend(again);
         desk.is_busy = false;
         drop(desk);
-        DONE.set();
+        WRITER.done.set();
     }
 }
 
@@ -207,7 +218,7 @@ const SWEEPING: Duration = Duration::from_millis(500);
 /// Leaves the thread how the recording stands, if it is free; `false` where it is not. Only who
 /// holds the recorder's lock.
 pub(crate) fn offer(store: &mut Store, header: &Header) -> bool {
-    let mut desk = DESK.lock();
+    let mut desk = WRITER.desk.lock();
     let takes = desk.is_there && desk.is_free();
     if takes {
         leave(&mut desk, store, header);
@@ -220,13 +231,13 @@ fn leave(desk: &mut Desk, store: &mut Store, header: &Header) {
         store.mark_again(&std::mem::take(&mut desk.again));
     }
     desk.order = Some(Order::Update(Box::new(store.standing(header.clone()))));
-    WANTED.set();
+    WRITER.wanted.set();
 }
 
 /// The last state: has the disk answered by then (there may be no file)? Only who holds the
 /// recorder's lock.
 pub(crate) fn finish(store: &mut Store, header: &Header, until: Instant) -> bool {
-    if !DESK.lock().is_there {
+    if !WRITER.desk.lock().is_there {
         return true;
     }
     let mut done = wait_until_free(until);
@@ -235,9 +246,9 @@ pub(crate) fn finish(store: &mut Store, header: &Header, until: Instant) -> bool
         if !done {
             break;
         }
-        leave(&mut DESK.lock(), store, header); // (nobody else leaves anything: they would hold the recorder's lock)
+        leave(&mut WRITER.desk.lock(), store, header); // (nobody else leaves anything: they would hold the recorder's lock)
         done = wait_until_free(until);
-        if DESK.lock().again.is_empty() {
+        if WRITER.desk.lock().again.is_empty() {
             break;
         }
     }
@@ -258,11 +269,11 @@ pub(crate) fn remove(until: Instant) {
 /// Comes before an update that is under way, of which nothing is wanted any more: that ends with
 /// the write it is in.
 fn order(what: Order, until: Instant) {
-    let mut desk = DESK.lock();
+    let mut desk = WRITER.desk.lock();
     if desk.is_there {
-        ABANDONED.store(true, Ordering::Release);
+        WRITER.abandoned.store(true, Ordering::Release);
         desk.order = Some(what);
-        WANTED.set();
+        WRITER.wanted.set();
         drop(desk);
         wait_until_free(until);
     }
@@ -271,11 +282,11 @@ fn order(what: Order, until: Instant) {
 /// Is what was left with the thread carried out by then?
 fn wait_until_free(until: Instant) -> bool {
     loop {
-        DONE.take();
-        let (is_free, left) = (DESK.lock().is_free(), until.saturating_duration_since(Instant::now()));
+        WRITER.done.take();
+        let (is_free, left) = (WRITER.desk.lock().is_free(), until.saturating_duration_since(Instant::now()));
         if is_free || left.is_zero() {
             return is_free;
         }
-        DONE.wait(left);
+        WRITER.done.wait(left);
     }
 }

@@ -39,15 +39,26 @@ pub(super) enum Item {
     Attribute(String, String),
 }
 
-static QUEUE: Mutex<Vec<Item>> = Mutex::new(Vec::new());
-static CALLERS: Mutex<[Caller; CALLERS_KEPT]> = Mutex::new([(0, 0); CALLERS_KEPT]);
-static WANTED: AtomicBool = AtomicBool::new(false);
-static PAUSE: AtomicU64 = AtomicU64::new(0);
-static DEVICES: AtomicU64 = AtomicU64::new(0);
+/// What either side has left for the other.
+struct Handed {
+    queue: Mutex<Vec<Item>>,
+    callers: Mutex<[Caller; CALLERS_KEPT]>,
+    wanted: AtomicBool,
+    pause: AtomicU64,
+    devices: AtomicU64,
+}
+
+static HANDED: Handed = Handed {
+    queue: Mutex::new(Vec::new()),
+    callers: Mutex::new([(0, 0); CALLERS_KEPT]),
+    wanted: AtomicBool::new(false),
+    pause: AtomicU64::new(0),
+    devices: AtomicU64::new(0),
+};
 
 /// Hands `item` over; `false`: the queue is full, it is lost and counted.
 pub(super) fn put(item: Item) -> bool {
-    let mut queue = QUEUE.lock();
+    let mut queue = HANDED.queue.lock();
     if queue.len() >= QUEUE_CAPACITY {
         losses::add(Loss::SampleQueueFull, 1);
         return false;
@@ -58,22 +69,22 @@ pub(super) fn put(item: Item) -> bool {
 
 /// The threads that called CUDA last, with the time of their last call.
 pub(super) fn callers() -> [Caller; CALLERS_KEPT] {
-    *CALLERS.lock()
+    *HANDED.callers.lock()
 }
 
 /// Is anything wanted now: the program's recording, or what it does in a pause?
 pub(super) fn is_wanted() -> bool {
-    WANTED.load(Ordering::Relaxed)
+    HANDED.wanted.load(Ordering::Relaxed)
 }
 
 /// Since when a step does not come that nobody records, ns; 0: there is no such pause.
 pub(super) fn pause() -> u64 {
-    PAUSE.load(Ordering::Relaxed)
+    HANDED.pause.load(Ordering::Relaxed)
 }
 
 /// Devices that work was seen on, one bit each.
 pub(super) fn devices() -> u64 {
-    DEVICES.load(Ordering::Relaxed)
+    HANDED.devices.load(Ordering::Relaxed)
 }
 
 /// The drain thread's side.
@@ -90,12 +101,12 @@ impl Taker {
         (capture, pauses): (&Capture, &mut Pauses),
         (callers, devices): (&LastCallers, u64),
     ) {
-        *CALLERS.lock() = callers.all();
+        *HANDED.callers.lock() = callers.all();
         let pause = pauses.on_since();
-        PAUSE.store(pause.unwrap_or(0), Ordering::Relaxed);
-        WANTED.store(capture.is_on() || pause.is_some(), Ordering::Relaxed);
-        DEVICES.store(devices, Ordering::Relaxed);
-        let items = std::mem::take(&mut *QUEUE.lock());
+        HANDED.pause.store(pause.unwrap_or(0), Ordering::Relaxed);
+        HANDED.wanted.store(capture.is_on() || pause.is_some(), Ordering::Relaxed);
+        HANDED.devices.store(devices, Ordering::Relaxed);
+        let items = std::mem::take(&mut *HANDED.queue.lock());
         for item in items {
             self.take(item, store, (capture, pauses));
         }

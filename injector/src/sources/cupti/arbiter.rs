@@ -26,28 +26,41 @@ use crate::platform::guard::guard;
 use crate::platform::{clock, heap, lifecycle, losses, say};
 use crate::sources::above;
 
-static YIELDED_AT: AtomicU64 = AtomicU64::new(0);
-/// Kinds the other client has on, one bit each.
-static THEIR_KINDS: AtomicU64 = AtomicU64::new(0);
-static THEY_FLUSHED: AtomicBool = AtomicBool::new(false);
-/// Some of these went off with ours: CUPTI has one switch a kind.
-static THEIRS_WENT_OFF: AtomicBool = AtomicBool::new(false);
-static LAST_CALL: AtomicU64 = AtomicU64::new(0);
-/// Another client tore CUPTI down: re-enabling after that has crashed processes with CUDA graphs
-/// (H200).
-static TORN_DOWN: AtomicBool = AtomicBool::new(false);
+/// What is known of the other client.
+struct Other {
+    yielded_at: AtomicU64,
+    /// Kinds the other client has on, one bit each.
+    their_kinds: AtomicU64,
+    they_flushed: AtomicBool,
+    /// Some of these went off with ours: CUPTI has one switch a kind.
+    theirs_went_off: AtomicBool,
+    last_call: AtomicU64,
+    /// Another client tore CUPTI down: re-enabling after that has crashed processes with CUDA
+    /// graphs (H200).
+    torn_down: AtomicBool,
+    /// A client of the V2 API has subscribed, or is about to; and we made room for it.
+    v2_is_here: AtomicBool,
+    finalized: AtomicBool,
+    /// The buffers that CUPTI has are another client's: they are handed over again with the next
+    /// window.
+    buffers_were_theirs: AtomicBool,
+    /// Calls of the other that are under way and take long: it registers its buffers (and waits for
+    /// us), or it flushes.
+    under_way: AtomicU32,
+}
 
-/// A client of the V2 API has subscribed, or is about to; and we made room for it.
-static V2_IS_HERE: AtomicBool = AtomicBool::new(false);
-static FINALIZED: AtomicBool = AtomicBool::new(false);
-
-/// The buffers that CUPTI has are another client's: they are handed over again with the next
-/// window.
-static BUFFERS_WERE_THEIRS: AtomicBool = AtomicBool::new(false);
-
-/// Calls of the other that are under way and take long: it registers its buffers (and waits for
-/// us), or it flushes.
-static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
+static OTHER: Other = Other {
+    yielded_at: AtomicU64::new(0),
+    their_kinds: AtomicU64::new(0),
+    they_flushed: AtomicBool::new(false),
+    theirs_went_off: AtomicBool::new(false),
+    last_call: AtomicU64::new(0),
+    torn_down: AtomicBool::new(false),
+    v2_is_here: AtomicBool::new(false),
+    finalized: AtomicBool::new(false),
+    buffers_were_theirs: AtomicBool::new(false),
+    under_way: AtomicU32::new(0),
+};
 
 /// After the other's last call of any kind we wait this long before we re-arm, ns.
 const SETTLE: u64 = 300_000_000;
@@ -56,12 +69,12 @@ const SETTLE_UNFLUSHED: u64 = 5_000_000_000;
 
 /// Another client has the activity buffers.
 pub(crate) fn is_yielded() -> bool {
-    YIELDED_AT.load(Ordering::SeqCst) != 0
+    OTHER.yielded_at.load(Ordering::SeqCst) != 0
 }
 
 /// Are the buffers another client's? From now on they are ours again.
 pub(crate) fn buffers_were_theirs() -> bool {
-    BUFFERS_WERE_THEIRS.swap(false, Ordering::AcqRel)
+    OTHER.buffers_were_theirs.swap(false, Ordering::AcqRel)
 }
 
 /// The real functions: ours if attached, else of whatever libcupti is mapped by now. `None`: no
@@ -96,7 +109,7 @@ pub(crate) fn after_fault(takes_over: bool) {
             return;
         }
         let Some(session) = session::get() else { return };
-        if !DISARMED.swap(true, Ordering::AcqRel) && THEIR_KINDS.load(Ordering::Acquire) == 0 {
+        if !DISARMED.swap(true, Ordering::AcqRel) && OTHER.their_kinds.load(Ordering::Acquire) == 0 {
             session::give_up_subscription();
             session::disable(session);
         }
@@ -109,7 +122,7 @@ pub(crate) fn after_fault(takes_over: bool) {
 }
 
 fn note() {
-    LAST_CALL.store(clock::monotonic(), Ordering::Relaxed);
+    OTHER.last_call.store(clock::monotonic(), Ordering::Relaxed);
 }
 
 /// Before another client's `cuptiSubscribe` is forwarded.
@@ -120,41 +133,41 @@ pub(crate) fn before_subscribe() {
 
 /// Before another client's `cuptiActivityRegisterCallbacks` is forwarded.
 pub(crate) fn before_register() {
-    UNDER_WAY.fetch_add(1, Ordering::AcqRel);
+    OTHER.under_way.fetch_add(1, Ordering::AcqRel);
     note();
     let Some(session) = session::get() else { return };
-    BUFFERS_WERE_THEIRS.store(true, Ordering::Release);
+    OTHER.buffers_were_theirs.store(true, Ordering::Release);
     // who is about to come back has come back, or sees that we were here
     drop(session::hold());
-    if lifecycle::is_live() && YIELDED_AT.load(Ordering::Acquire) == 0 {
+    if lifecycle::is_live() && OTHER.yielded_at.load(Ordering::Acquire) == 0 {
         // what is still queued comes back unfinished: it belongs to the span we do not observe,
         // which begins with it
         let since = flushing::plain().min(clock::monotonic()).max(1);
         flushing::flush(true);
-        YIELDED_AT.store(since, Ordering::SeqCst);
-        BUFFERS_WERE_THEIRS.store(true, Ordering::Release); // a window may have begun meanwhile
+        OTHER.yielded_at.store(since, Ordering::SeqCst);
+        OTHER.buffers_were_theirs.store(true, Ordering::Release); // a window may have begun meanwhile
         flushing::wait_for_flushes();
         session::disable(session);
-        THEIRS_WENT_OFF.store(THEIR_KINDS.load(Ordering::Acquire) != 0, Ordering::Release);
+        OTHER.theirs_went_off.store(OTHER.their_kinds.load(Ordering::Acquire) != 0, Ordering::Release);
         flushing::flush_rest(session);
         buffers::write_off_lent();
-        THEY_FLUSHED.store(false, Ordering::Relaxed);
+        OTHER.they_flushed.store(false, Ordering::Relaxed);
     }
 }
 
 /// It was forwarded.
 pub(crate) fn after_register() {
     note();
-    if let (true, Some(session)) = (THEIRS_WENT_OFF.swap(false, Ordering::AcqRel), session::get()) {
+    if let (true, Some(session)) = (OTHER.theirs_went_off.swap(false, Ordering::AcqRel), session::get()) {
         // not before: a buffer of ours that is lent to such a kind would be handed to the other,
         // which frees it
-        let theirs = THEIR_KINDS.load(Ordering::Acquire);
+        let theirs = OTHER.their_kinds.load(Ordering::Acquire);
         for kind in (0..u64::BITS).filter(|kind| theirs >> kind & 1 != 0) {
             // SAFETY: a kind that the other switched on with success.
             session::ok(unsafe { (session.cupti.activity_enable)(kind) });
         }
     }
-    UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
+    OTHER.under_way.fetch_sub(1, Ordering::AcqRel);
 }
 
 /// Another client switched a kind on or off.
@@ -162,50 +175,50 @@ pub(crate) fn on_kind(kind: u32, on: bool) {
     note();
     let bit = 1u64.checked_shl(kind).unwrap_or(0);
     if on {
-        THEIR_KINDS.fetch_or(bit, Ordering::AcqRel);
-        THEY_FLUSHED.store(false, Ordering::Relaxed);
+        OTHER.their_kinds.fetch_or(bit, Ordering::AcqRel);
+        OTHER.they_flushed.store(false, Ordering::Relaxed);
     } else {
-        THEIR_KINDS.fetch_and(!bit, Ordering::AcqRel);
+        OTHER.their_kinds.fetch_and(!bit, Ordering::AcqRel);
     }
 }
 
 /// Have clients of V1 kinds on that we were told of?
 pub(super) fn has_seen_kinds() -> bool {
-    THEIR_KINDS.load(Ordering::Acquire) != 0
+    OTHER.their_kinds.load(Ordering::Acquire) != 0
 }
 
 /// Another client begins to flush.
 pub(crate) fn before_flush() {
-    UNDER_WAY.fetch_add(1, Ordering::AcqRel);
+    OTHER.under_way.fetch_add(1, Ordering::AcqRel);
 }
 
 /// Another client flushed.
 pub(crate) fn on_flush() {
     note();
-    UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
-    THEY_FLUSHED.store(true, Ordering::Relaxed);
+    OTHER.under_way.fetch_sub(1, Ordering::AcqRel);
+    OTHER.they_flushed.store(true, Ordering::Relaxed);
 }
 
 /// Another client tears CUPTI down: our kinds and subscription go with it, and we do not come back.
 pub(crate) fn before_finalize() {
     note();
     session::give_up_subscription();
-    TORN_DOWN.store(true, Ordering::Release);
-    YIELDED_AT.compare_exchange(0, clock::monotonic().max(1), Ordering::AcqRel, Ordering::Relaxed).ok();
+    OTHER.torn_down.store(true, Ordering::Release);
+    OTHER.yielded_at.compare_exchange(0, clock::monotonic().max(1), Ordering::AcqRel, Ordering::Relaxed).ok();
 }
 
 /// Another client uses another copy of libcupti, and two in a process silence each other: we leave
 /// ours, for good. It may have begun at any time after `since`, ns: what was recorded from then on
 /// may be anything.
 pub(crate) fn leave(since: u64) {
-    if TORN_DOWN.swap(true, Ordering::AcqRel) || session::get().is_none() {
+    if OTHER.torn_down.swap(true, Ordering::AcqRel) || session::get().is_none() {
         return;
     }
     session::give_up_subscription();
     before_register();
-    UNDER_WAY.fetch_sub(1, Ordering::AcqRel);
+    OTHER.under_way.fetch_sub(1, Ordering::AcqRel);
     if is_yielded() {
-        YIELDED_AT.fetch_min(since.max(1), Ordering::SeqCst);
+        OTHER.yielded_at.fetch_min(since.max(1), Ordering::SeqCst);
     }
 }
 
@@ -222,7 +235,7 @@ const V2_IS_WHOLE: u32 = 130_300;
 /// nobody launches: beside threads that launch and copy that crashed CUPTI 13.4 in two of 4,800.
 pub(crate) fn before_subscribe_v2() {
     note();
-    V2_IS_HERE.store(true, Ordering::Release);
+    OTHER.v2_is_here.store(true, Ordering::Release);
     let (Some(session), Some(above), false) = (session::get(), above::get(), has_left()) else { return };
     if session.version < V2_IS_WHOLE {
         return; // below what clients ask for; after a teardown 13.2 crashed in one of two runs (H200)
@@ -230,7 +243,7 @@ pub(crate) fn before_subscribe_v2() {
     (above.settle)(); // what was recorded is read with CUPTI's help
     leave(clock::monotonic());
     (above.settle)();
-    FINALIZED.store(true, Ordering::Release);
+    OTHER.finalized.store(true, Ordering::Release);
     (above.while_nobody_launches)(|| {
         if let Some(finalize) = session::get().and_then(|s| s.cupti.finalize) {
             // SAFETY: nothing of ours is on, no launch is under way, and we do not come back.
@@ -242,28 +255,28 @@ pub(crate) fn before_subscribe_v2() {
 
 /// Has a client of the V2 API come, before us or after?
 pub(crate) fn v2_is_here() -> bool {
-    V2_IS_HERE.load(Ordering::Acquire)
+    OTHER.v2_is_here.load(Ordering::Acquire)
 }
 
 /// CUPTI is torn down: nothing is to be asked of it any more.
 pub(crate) fn is_finalized() -> bool {
-    FINALIZED.load(Ordering::Acquire)
+    OTHER.finalized.load(Ordering::Acquire)
 }
 
 /// Have we left, or has another client torn CUPTI down?
 pub(crate) fn has_left() -> bool {
-    TORN_DOWN.load(Ordering::Acquire)
+    OTHER.torn_down.load(Ordering::Acquire)
 }
 
 /// Does the other client seem to be done?
 pub(crate) fn is_over() -> bool {
-    let settle = if THEY_FLUSHED.load(Ordering::Relaxed) { SETTLE } else { SETTLE_UNFLUSHED };
-    YIELDED_AT.load(Ordering::Acquire) != 0
-        && !TORN_DOWN.load(Ordering::Acquire)
-        && THEIR_KINDS.load(Ordering::Acquire) == 0
-        && UNDER_WAY.load(Ordering::Acquire) == 0
+    let settle = if OTHER.they_flushed.load(Ordering::Relaxed) { SETTLE } else { SETTLE_UNFLUSHED };
+    OTHER.yielded_at.load(Ordering::Acquire) != 0
+        && !OTHER.torn_down.load(Ordering::Acquire)
+        && OTHER.their_kinds.load(Ordering::Acquire) == 0
+        && OTHER.under_way.load(Ordering::Acquire) == 0
         && lifecycle::is_live()
-        && clock::monotonic().saturating_sub(LAST_CALL.load(Ordering::Relaxed)) >= settle
+        && clock::monotonic().saturating_sub(OTHER.last_call.load(Ordering::Relaxed)) >= settle
 }
 
 /// We are re-armed now, where the other client is done: with our kinds on, if `records` (between
@@ -272,19 +285,19 @@ pub(crate) fn return_now(held: &session::Held, records: bool) -> Option<(u64, u6
     if !is_over() {
         return None;
     }
-    let since = YIELDED_AT.load(Ordering::Acquire);
+    let since = OTHER.yielded_at.load(Ordering::Acquire);
     if records {
         session::enable_held(session::get()?, held).ok()?;
-        BUFFERS_WERE_THEIRS.store(false, Ordering::Release);
+        OTHER.buffers_were_theirs.store(false, Ordering::Release);
     }
     let now = clock::monotonic();
-    YIELDED_AT.store(0, Ordering::Release);
+    OTHER.yielded_at.store(0, Ordering::Release);
     Some((since, now))
 }
 
 /// The span not observed so far, if we stand aside now.
 pub(crate) fn open_span() -> Option<u64> {
-    Some(YIELDED_AT.load(Ordering::Acquire)).filter(|s| *s != 0)
+    Some(OTHER.yielded_at.load(Ordering::Acquire)).filter(|s| *s != 0)
 }
 
 /// What a wrapper answers where there is no CUPTI.

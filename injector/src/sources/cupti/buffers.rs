@@ -56,16 +56,30 @@ static SLOTS: [Slot; MAX_BUFFERS] = [const {
         launched: AtomicU64::new(0),
     }
 }; MAX_BUFFERS];
-static BASE: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
-static COUNT: AtomicUsize = AtomicUsize::new(0);
-/// Buffers lent or waiting for the drain thread.
-static IN_USE: AtomicUsize = AtomicUsize::new(0);
-static HINT: AtomicUsize = AtomicUsize::new(0);
-static NUMBER: AtomicU64 = AtomicU64::new(0);
-/// When a buffer was last asked for or came back with records, ns.
-static TOUCHED: AtomicU64 = AtomicU64::new(0);
-static RECORD_LIMIT: AtomicUsize = AtomicUsize::new(16);
-static BARE: AtomicBool = AtomicBool::new(false);
+/// The buffers, and how they are lent.
+struct Pool {
+    base: AtomicPtr<u8>,
+    count: AtomicUsize,
+    /// Buffers lent or waiting for the drain thread.
+    in_use: AtomicUsize,
+    hint: AtomicUsize,
+    number: AtomicU64,
+    /// When a buffer was last asked for or came back with records, ns.
+    touched: AtomicU64,
+    record_limit: AtomicUsize,
+    bare: AtomicBool,
+}
+
+static POOL: Pool = Pool {
+    base: AtomicPtr::new(std::ptr::null_mut()),
+    count: AtomicUsize::new(0),
+    in_use: AtomicUsize::new(0),
+    hint: AtomicUsize::new(0),
+    number: AtomicU64::new(0),
+    touched: AtomicU64::new(0),
+    record_limit: AtomicUsize::new(16),
+    bare: AtomicBool::new(false),
+};
 
 /// The buffer of last resort, never read by us. 8-byte aligned as CUPTI asks.
 #[repr(C, align(64))]
@@ -74,7 +88,7 @@ static DISCARD: Discard = Discard([const { AtomicU64::new(0) }; DISCARD_BYTES / 
 
 /// Maps the pool. COLD, once. `bytes` bounds it; at least 16 buffers.
 pub(crate) fn prepare(bytes: usize) -> bool {
-    if COUNT.load(Ordering::Acquire) != 0 {
+    if POOL.count.load(Ordering::Acquire) != 0 {
         return true;
     }
     let count = (bytes / BUFFER_BYTES).clamp(16, MAX_BUFFERS);
@@ -87,50 +101,50 @@ pub(crate) fn prepare(bytes: usize) -> bool {
     for page in DISCARD.0.iter().step_by(4096 / 8) {
         page.store(0, Ordering::Relaxed);
     }
-    BASE.store(base.as_ptr(), Ordering::Release);
-    COUNT.store(count, Ordering::Release);
+    POOL.base.store(base.as_ptr(), Ordering::Release);
+    POOL.count.store(count, Ordering::Release);
     true
 }
 
 /// Test switch: hand out and take back without looking (bare CUPTI).
 pub(crate) fn set_bare(on: bool) {
-    BARE.store(on, Ordering::Relaxed);
+    POOL.bare.store(on, Ordering::Relaxed);
 }
 
 /// Is the test switch on?
 pub(crate) fn is_bare() -> bool {
-    BARE.load(Ordering::Relaxed)
+    POOL.bare.load(Ordering::Relaxed)
 }
 
 /// Records a buffer may hold from now on; 0 = as many as fit. Set by the drain thread from the rate
 /// of launches.
 pub(crate) fn set_record_limit(records: usize) {
-    RECORD_LIMIT.store(records, Ordering::Relaxed);
+    POOL.record_limit.store(records, Ordering::Relaxed);
 }
 
 /// When CUPTI last asked for a buffer or gave one back with records, ns.
 pub(crate) fn last_touched() -> u64 {
-    TOUCHED.load(Ordering::Relaxed)
+    POOL.touched.load(Ordering::Relaxed)
 }
 
 fn slot_address(index: usize) -> Option<NonNull<u8>> {
-    let base = NonNull::new(BASE.load(Ordering::Acquire))?;
-    if index >= COUNT.load(Ordering::Acquire) {
+    let base = NonNull::new(POOL.base.load(Ordering::Acquire))?;
+    if index >= POOL.count.load(Ordering::Acquire) {
         return None;
     }
-    // SAFETY: the mapping has COUNT buffers and `index` is one of them.
+    // SAFETY: the mapping has POOL.count buffers and `index` is one of them.
     Some(unsafe { base.add(index * BUFFER_BYTES) })
 }
 
 fn index_of(buffer: *mut u8) -> Option<usize> {
-    let offset = (buffer as usize).checked_sub(BASE.load(Ordering::Acquire) as usize)?;
+    let offset = (buffer as usize).checked_sub(POOL.base.load(Ordering::Acquire) as usize)?;
     let index = offset / BUFFER_BYTES;
-    (offset % BUFFER_BYTES == 0 && index < COUNT.load(Ordering::Acquire)).then_some(index)
+    (offset % BUFFER_BYTES == 0 && index < POOL.count.load(Ordering::Acquire)).then_some(index)
 }
 
 fn lend() -> Option<usize> {
-    let count = COUNT.load(Ordering::Acquire);
-    let from = HINT.fetch_add(1, Ordering::Relaxed);
+    let count = POOL.count.load(Ordering::Acquire);
+    let from = POOL.hint.fetch_add(1, Ordering::Relaxed);
     for i in 0..count {
         let index = (from + i) % count;
         let Some(slot) = SLOTS.get(index) else { continue };
@@ -140,7 +154,7 @@ fn lend() -> Option<usize> {
             && slot.state.compare_exchange(FREE, LENT, Ordering::Acquire, Ordering::Relaxed).is_ok()
         {
             slot.lent_at.store(clock::monotonic(), Ordering::Relaxed);
-            IN_USE.fetch_add(1, Ordering::Relaxed);
+            POOL.in_use.fetch_add(1, Ordering::Relaxed);
             return Some(index);
         }
     }
@@ -151,15 +165,15 @@ fn lend() -> Option<usize> {
 pub(crate) unsafe extern "C" fn request(buffer: *mut *mut u8, size: *mut usize, records: *mut usize) {
     let lent = guard(None, || {
         session::first_use();
-        TOUCHED.store(clock::monotonic(), Ordering::Relaxed);
+        POOL.touched.store(clock::monotonic(), Ordering::Relaxed);
         lend().and_then(slot_address)
     });
     let (address, bytes, limit) = match lent {
         Some(a) => {
             // a quarter gone: launches come faster than the limit was set for, or the queue runs
             // far ahead of the GPU
-            let crowded = IN_USE.load(Ordering::Relaxed) * 4 > COUNT.load(Ordering::Relaxed);
-            let limit = if crowded || is_bare() { 0 } else { RECORD_LIMIT.load(Ordering::Relaxed) };
+            let crowded = POOL.in_use.load(Ordering::Relaxed) * 4 > POOL.count.load(Ordering::Relaxed);
+            let limit = if crowded || is_bare() { 0 } else { POOL.record_limit.load(Ordering::Relaxed) };
             (a.as_ptr(), BUFFER_BYTES, limit)
         }
         None => (DISCARD.0.as_ptr().cast_mut().cast(), DISCARD_BYTES, 0),
@@ -188,10 +202,10 @@ pub(crate) unsafe extern "C" fn complete(
             return;
         };
         if valid > 0 {
-            TOUCHED.store(clock::monotonic(), Ordering::Relaxed);
+            POOL.touched.store(clock::monotonic(), Ordering::Relaxed);
         }
         slot.valid.store(valid.min(BUFFER_BYTES), Ordering::Relaxed);
-        slot.number.store(NUMBER.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+        slot.number.store(POOL.number.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
         // Release pairs with the Acquire load in `take_full`: records and `valid` are visible to
         // the drain thread.
         slot.state.store(FULL, Ordering::Release);
@@ -226,7 +240,7 @@ pub(crate) struct Stuck {
 /// one buffer would be invisible, and lost with a killed process, until its last one ends.
 pub(crate) fn stuck(before: u64) -> Vec<Stuck> {
     let mut found = Vec::new();
-    for (index, slot) in SLOTS.iter().enumerate().take(COUNT.load(Ordering::Acquire)) {
+    for (index, slot) in SLOTS.iter().enumerate().take(POOL.count.load(Ordering::Acquire)) {
         if slot.state.load(Ordering::Acquire) != LENT || slot.lent_at.load(Ordering::Relaxed) >= before {
             continue;
         }
@@ -262,7 +276,7 @@ fn is_begun(address: NonNull<u8>) -> bool {
 /// All buffers that came back, in the order they did.
 pub(crate) fn take_full() -> Vec<Full> {
     let mut found = Vec::new();
-    for (index, slot) in SLOTS.iter().enumerate().take(COUNT.load(Ordering::Acquire)) {
+    for (index, slot) in SLOTS.iter().enumerate().take(POOL.count.load(Ordering::Acquire)) {
         if slot.state.load(Ordering::Acquire) == FULL {
             if let Some(address) = slot_address(index) {
                 let full = Full {
@@ -295,7 +309,7 @@ pub(crate) fn give_back(full: Full) {
         slot.consumed.store(0, Ordering::Relaxed);
         slot.launched.store(0, Ordering::Relaxed);
         slot.state.store(FREE, Ordering::Release);
-        IN_USE.fetch_sub(1, Ordering::Relaxed);
+        POOL.in_use.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -304,7 +318,7 @@ pub(crate) fn give_back(full: Full) {
 /// (`flushing::ASKED_LATE`), so everything launched earlier has been delivered.
 pub(crate) fn oldest_pending() -> Option<u64> {
     let mut oldest = None;
-    for (index, slot) in SLOTS.iter().enumerate().take(COUNT.load(Ordering::Acquire)) {
+    for (index, slot) in SLOTS.iter().enumerate().take(POOL.count.load(Ordering::Acquire)) {
         if slot.state.load(Ordering::Acquire) != LENT {
             continue;
         }
@@ -321,13 +335,13 @@ pub(crate) fn oldest_pending() -> Option<u64> {
 
 /// Is any buffer with CUPTI?
 pub(crate) fn is_any_lent() -> bool {
-    let count = COUNT.load(Ordering::Acquire);
+    let count = POOL.count.load(Ordering::Acquire);
     SLOTS.iter().take(count).any(|slot| slot.state.load(Ordering::Acquire) == LENT)
 }
 
 /// More than a quarter of the pool is in use: come back sooner.
 pub(crate) fn under_pressure() -> bool {
-    IN_USE.load(Ordering::Relaxed) * 4 > COUNT.load(Ordering::Relaxed)
+    POOL.in_use.load(Ordering::Relaxed) * 4 > POOL.count.load(Ordering::Relaxed)
 }
 
 /// Another client took the callbacks over: what is lent will never come back to us. Takes those
@@ -335,7 +349,7 @@ pub(crate) fn under_pressure() -> bool {
 /// records.
 pub(crate) fn write_off_lent() {
     const GONE: u32 = 3;
-    for (index, slot) in SLOTS.iter().enumerate().take(COUNT.load(Ordering::Acquire)) {
+    for (index, slot) in SLOTS.iter().enumerate().take(POOL.count.load(Ordering::Acquire)) {
         if slot.state.compare_exchange(LENT, GONE, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
             let Some(address) = slot_address(index) else { continue };
             losses::add(Loss::BufferNotReturned, u64::from(is_begun(address)));

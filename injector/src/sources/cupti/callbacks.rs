@@ -29,25 +29,39 @@ static RUNTIME: [u8; 1024] = call::classes(call::RUNTIME);
 
 /// One callback in this many has its own time taken.
 const SAMPLE: u32 = 256;
-static SAMPLED_NS: AtomicU64 = AtomicU64::new(0);
-static SAMPLED: AtomicU64 = AtomicU64::new(0);
-static BARE: AtomicBool = AtomicBool::new(false);
-/// When callbacks were last switched on, by the clock of `ticks`.
-static ON_SINCE: AtomicU64 = AtomicU64::new(0);
+/// How callbacks record, and what they cost.
+struct Callbacks {
+    sampled_ns: AtomicU64,
+    sampled: AtomicU64,
+    bare: AtomicBool,
+    /// When callbacks were last switched on, by the clock of `ticks`.
+    on_since: AtomicU64,
+}
+
+static CALLBACKS: Callbacks = Callbacks {
+    sampled_ns: AtomicU64::new(0),
+    sampled: AtomicU64::new(0),
+    bare: AtomicBool::new(false),
+    on_since: AtomicU64::new(0),
+};
 
 /// Callbacks are about to be switched on. COLD.
 pub(super) fn switched_on() {
-    ON_SINCE.store(ticks::now(), Ordering::Relaxed);
+    CALLBACKS.on_since.store(ticks::now(), Ordering::Relaxed);
 }
 
 /// Test switch: return at once (bare CUPTI).
 pub(crate) fn set_bare(on: bool) {
-    BARE.store(on, Ordering::Relaxed);
+    CALLBACKS.bare.store(on, Ordering::Relaxed);
 }
 
 /// Mean time of an exit callback of ours in ns, from the samples; 0 before the first.
 pub(crate) fn mean_ns() -> u64 {
-    SAMPLED_NS.load(Ordering::Relaxed).checked_div(SAMPLED.load(Ordering::Relaxed)).unwrap_or(0)
+    CALLBACKS
+        .sampled_ns
+        .load(Ordering::Relaxed)
+        .checked_div(CALLBACKS.sampled.load(Ordering::Relaxed))
+        .unwrap_or(0)
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -98,7 +112,7 @@ unsafe extern "C" fn on_callback(
     at: u64,
     rbp: u64,
 ) {
-    if BARE.load(Ordering::Relaxed) || !lifecycle::is_live() {
+    if CALLBACKS.bare.load(Ordering::Relaxed) || !lifecycle::is_live() {
         return;
     }
     guard((), || match area {
@@ -144,7 +158,7 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         return; // nested in another call of the same correlation, or entered before we were switched on (then it may be anything)
     }
     let is_launch = class == Class::Launch as u8 || class == Class::GraphLaunch as u8;
-    if start < ON_SINCE.load(Ordering::Relaxed) && class != Class::Profiler as u8 {
+    if start < CALLBACKS.on_since.load(Ordering::Relaxed) && class != Class::Profiler as u8 {
         // entered before we were switched on, and what lies there is left over from an earlier
         // call: a wait of whose thread nobody launched meanwhile, a launch of a runtime that is
         // linked in, inside which that of the driver switched us on
@@ -183,8 +197,8 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         }
     }
     if data.correlationId % SAMPLE == 0 {
-        SAMPLED_NS.fetch_add(ticks::now().saturating_sub(end), Ordering::Relaxed);
-        SAMPLED.fetch_add(1, Ordering::Relaxed);
+        CALLBACKS.sampled_ns.fetch_add(ticks::now().saturating_sub(end), Ordering::Relaxed);
+        CALLBACKS.sampled.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -11,35 +11,46 @@ use super::session::{self, Session};
 use super::{arbiter, buffers};
 use crate::platform::{clock, threads};
 
-/// Everything the GPU did before this time was delivered, ns.
-static COMPLETE_TO: AtomicU64 = AtomicU64::new(0);
-static LONGEST: AtomicU64 = AtomicU64::new(0);
-/// Held while the flush thread flushes, and while CUPTI is switched: neither waits inside of CUPTI
-/// for the other.
-static BUSY: Mutex<()> = Mutex::new(());
-/// Flushes of ours under way.
-static UNDER_WAY: AtomicU32 = AtomicU32::new(0);
-/// A forced flush was done: from then on a record without times is one that was not finished.
-static FORCED: AtomicBool = AtomicBool::new(false);
+/// What was flushed.
+struct Flushes {
+    /// Everything the GPU did before this time was delivered, ns.
+    complete_to: AtomicU64,
+    longest: AtomicU64,
+    /// Held while the flush thread flushes, and while CUPTI is switched: neither waits inside of
+    /// CUPTI for the other.
+    busy: Mutex<()>,
+    /// Flushes of ours under way.
+    under_way: AtomicU32,
+    /// A forced flush was done: from then on a record without times is one that was not finished.
+    forced: AtomicBool,
+}
+
+static FLUSHES: Flushes = Flushes {
+    complete_to: AtomicU64::new(0),
+    longest: AtomicU64::new(0),
+    busy: Mutex::new(()),
+    under_way: AtomicU32::new(0),
+    forced: AtomicBool::new(false),
+};
 
 /// Nothing is switched while this is held.
 pub(crate) fn hold() -> MutexGuard<'static, ()> {
-    BUSY.lock()
+    FLUSHES.busy.lock()
 }
 
 /// No flush is under way while this is held; `None`: one is.
 pub(crate) fn try_hold() -> Option<MutexGuard<'static, ()>> {
-    BUSY.try_lock()
+    FLUSHES.busy.try_lock()
 }
 
 /// How far the GPU's side of the recording is complete, ns.
 pub(crate) fn complete_to() -> u64 {
-    COMPLETE_TO.load(Ordering::Acquire)
+    FLUSHES.complete_to.load(Ordering::Acquire)
 }
 
 /// The longest flush so far, ns.
 pub(crate) fn longest() -> u64 {
-    LONGEST.load(Ordering::Relaxed)
+    FLUSHES.longest.load(Ordering::Relaxed)
 }
 
 /// CUPTI asks for a buffer when the kernel that it is for is on its way: up to 20 us later, and
@@ -58,20 +69,20 @@ pub(crate) fn plain() -> u64 {
 pub(crate) fn flushed() -> Option<u64> {
     let begin = clock::monotonic();
     let delivered = flush(false).then(|| delivered(begin));
-    LONGEST.fetch_max(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
+    FLUSHES.longest.fetch_max(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
     delivered
 }
 
 /// Up to when what had a buffer was delivered, ns, as seen after `now`.
 pub(crate) fn delivered(now: u64) -> u64 {
     let delivered = buffers::oldest_pending().map_or(now, |lent| lent.min(now));
-    COMPLETE_TO.fetch_max(delivered.saturating_sub(ASKED_LATE), Ordering::AcqRel);
+    FLUSHES.complete_to.fetch_max(delivered.saturating_sub(ASKED_LATE), Ordering::AcqRel);
     delivered
 }
 
 /// Nothing is outstanding: everything before `begin` was delivered.
 pub(crate) fn all_delivered(begin: u64) {
-    COMPLETE_TO.fetch_max(begin, Ordering::AcqRel);
+    FLUSHES.complete_to.fetch_max(begin, Ordering::AcqRel);
 }
 
 /// Asks CUPTI for its buffers. Plain: those whose records are all complete. Forced: all of them;
@@ -81,15 +92,15 @@ pub(crate) fn flush(forced: bool) -> bool {
     let Some(session) = session::get() else { return false };
     // counted before it is asked whether we stand aside, and the other way round there: one of the
     // two sees the other
-    UNDER_WAY.fetch_add(1, Ordering::SeqCst);
+    FLUSHES.under_way.fetch_add(1, Ordering::SeqCst);
     let done = !arbiter::is_yielded() && flush_now(session, forced);
-    UNDER_WAY.fetch_sub(1, Ordering::SeqCst);
+    FLUSHES.under_way.fetch_sub(1, Ordering::SeqCst);
     done
 }
 
 fn flush_now(session: &Session, forced: bool) -> bool {
     if forced {
-        FORCED.store(true, Ordering::Release);
+        FLUSHES.forced.store(true, Ordering::Release);
     }
     // SAFETY: plain call; no lock of ours is held (callers' contract).
     session::ok(unsafe { (session.cupti.activity_flush_all)(u32::from(forced)) })
@@ -103,7 +114,9 @@ const LONGEST_FLUSH: u64 = 5_000_000_000;
 /// client, which frees it. Not without end: a flush may hang.
 pub(super) fn wait_for_flushes() {
     let begin = clock::monotonic();
-    while UNDER_WAY.load(Ordering::SeqCst) != 0 && clock::monotonic().saturating_sub(begin) < LONGEST_FLUSH {
+    while FLUSHES.under_way.load(Ordering::SeqCst) != 0
+        && clock::monotonic().saturating_sub(begin) < LONGEST_FLUSH
+    {
         threads::pause(1);
     }
 }
@@ -125,5 +138,5 @@ pub(super) fn flush_rest(session: &Session) {
 
 /// Was anything ever flushed by force?
 pub(super) fn was_forced() -> bool {
-    FORCED.load(Ordering::Acquire)
+    FLUSHES.forced.load(Ordering::Acquire)
 }

@@ -55,21 +55,36 @@ impl Session {
 }
 
 static SESSION: OnceLock<Session> = OnceLock::new();
-static SUBSCRIBER: AtomicPtr<CUpti_Subscriber_st> = AtomicPtr::new(std::ptr::null_mut());
-static SOURCES: AtomicU32 = AtomicU32::new(0);
-static FIRST_USE: AtomicU64 = AtomicU64::new(0);
-static STARTED: AtomicBool = AtomicBool::new(false);
-/// Rings and buffers are there, or will never be.
-static BEGUN: AtomicBool = AtomicBool::new(false);
-/// The thread that makes them.
-static STARTER: AtomicU32 = AtomicU32::new(0);
-/// Held while kinds are switched: a window of ours must not begin while another client takes over.
-/// No callback takes it.
-static SWITCHING: Mutex<()> = Mutex::new(());
-/// Our kinds are on. Switched under `SWITCHING`, as the next.
-static ON: AtomicBool = AtomicBool::new(false);
-/// The kind SYNCHRONIZATION is on.
-static WAITS_ON: AtomicBool = AtomicBool::new(false);
+/// How far CUPTI is set up, and what of it is on.
+struct State {
+    subscriber: AtomicPtr<CUpti_Subscriber_st>,
+    sources: AtomicU32,
+    first_use: AtomicU64,
+    started: AtomicBool,
+    /// Rings and buffers are there, or will never be.
+    begun: AtomicBool,
+    /// The thread that makes them.
+    starter: AtomicU32,
+    /// Held while kinds are switched: a window of ours must not begin while another client takes
+    /// over. No callback takes it.
+    switching: Mutex<()>,
+    /// Our kinds are on. Switched under `switching`, as the next.
+    on: AtomicBool,
+    /// The kind SYNCHRONIZATION is on.
+    waits_on: AtomicBool,
+}
+
+static STATE: State = State {
+    subscriber: AtomicPtr::new(std::ptr::null_mut()),
+    sources: AtomicU32::new(0),
+    first_use: AtomicU64::new(0),
+    started: AtomicBool::new(false),
+    begun: AtomicBool::new(false),
+    starter: AtomicU32::new(0),
+    switching: Mutex::new(()),
+    on: AtomicBool::new(false),
+    waits_on: AtomicBool::new(false),
+};
 
 /// GPU memory CUPTI may take a device, bytes: its default pool could grow to 250 buffers of 3.2 MB.
 const DEVICE_POOL_BYTES: usize = 32 << 20;
@@ -92,19 +107,19 @@ pub(crate) fn get() -> Option<&'static Session> {
 
 /// Bits of `trace::header::sources`.
 pub(crate) fn source_bits() -> u32 {
-    SOURCES.load(Ordering::Relaxed)
+    STATE.sources.load(Ordering::Relaxed)
 }
 
 /// Time of the first GPU use, 0 before it.
 pub(crate) fn first_use_at() -> u64 {
-    FIRST_USE.load(Ordering::Relaxed)
+    STATE.first_use.load(Ordering::Relaxed)
 }
 
 /// Called with the first context or the first buffer: starts the drain thread and the recording,
 /// once. After that one relaxed load.
 #[inline]
 pub(crate) fn first_use() {
-    if !BEGUN.load(Ordering::Relaxed) {
+    if !STATE.begun.load(Ordering::Relaxed) {
         start();
     }
 }
@@ -116,20 +131,20 @@ fn start() {
     }
     // SAFETY: takes nothing, cannot fail.
     let own = unsafe { libc::gettid() } as u32;
-    if !STARTED.swap(true, Ordering::AcqRel) {
-        STARTER.store(own, Ordering::Relaxed);
-        FIRST_USE.store(clock::monotonic(), Ordering::Relaxed);
+    if !STATE.started.swap(true, Ordering::AcqRel) {
+        STATE.starter.store(own, Ordering::Relaxed);
+        STATE.first_use.store(clock::monotonic(), Ordering::Relaxed);
         if let Some(above) = above::get() {
             (above.first_use)();
         }
-        BEGUN.store(true, Ordering::Release);
+        STATE.begun.store(true, Ordering::Release);
         return;
     }
     // threads that use the GPU for the first time all at once: what they launched before the
     // buffers are there would be lost
     let begin = clock::monotonic();
-    while !BEGUN.load(Ordering::Acquire)
-        && STARTER.load(Ordering::Relaxed) != own
+    while !STATE.begun.load(Ordering::Acquire)
+        && STATE.starter.load(Ordering::Relaxed) != own
         && lifecycle::is_live()
         && clock::monotonic().saturating_sub(begin) < LONGEST_START
     {
@@ -187,7 +202,7 @@ pub(crate) fn open(library: &Library, driver_version: u32, settings: &Settings) 
     ok(unsafe { (session.cupti.set_thread_id_type)(thread_id_type::SYSTEM) });
     let session = SESSION.get_or_init(|| session);
     if settings.graph_level {
-        SOURCES.fetch_or(sources::GRAPH_LEVEL, Ordering::Relaxed);
+        STATE.sources.fetch_or(sources::GRAPH_LEVEL, Ordering::Relaxed);
     }
     reroute::clients(clock::monotonic());
     if arbiter::has_left() {
@@ -255,8 +270,8 @@ fn subscribe(session: &Session) {
     }
     streams::prepare();
     callbacks::switched_on();
-    SUBSCRIBER.store(handle, Ordering::Release);
-    SOURCES.fetch_or(sources::CALLBACKS | sources::WAITS_BY_CALLS, Ordering::Relaxed);
+    STATE.subscriber.store(handle, Ordering::Release);
+    STATE.sources.fetch_or(sources::CALLBACKS | sources::WAITS_BY_CALLS, Ordering::Relaxed);
     call_back(session, handle, true);
     for id in callbacks::UNLOADING {
         // SAFETY: as above; 12.x and newer know the library form, older ones refuse it.
@@ -290,7 +305,7 @@ fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
         if c.class != Class::Launch || !filter {
             // an id that an older release does not know is refused: harmless
             // SAFETY: our own subscription, serialised (attach runs once; windows hold
-            // `SWITCHING`).
+            // `switching`).
             let _ =
                 unsafe { (session.cupti.enable_callback)(u32::from(on), handle, u32::from(c.domain), c.id) };
         }
@@ -301,7 +316,7 @@ fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
 /// (`duty_cycle::safepoint`). `false`: another client has CUPTI, or is about to.
 pub(crate) fn switch(on: bool) -> bool {
     let Some(session) = get() else { return false };
-    let Some(_held) = SWITCHING.try_lock().filter(|_| !arbiter::is_yielded()) else { return false };
+    let Some(_held) = STATE.switching.try_lock().filter(|_| !arbiter::is_yielded()) else { return false };
     let done = match on {
         // else the buffers are still ours, and are not handed over again
         true if arbiter::buffers_were_theirs() => register_and_enable(session).is_ok(),
@@ -311,7 +326,7 @@ pub(crate) fn switch(on: bool) -> bool {
             true
         }
     };
-    let handle = SUBSCRIBER.load(Ordering::Acquire);
+    let handle = STATE.subscriber.load(Ordering::Acquire);
     if !handle.is_null() {
         if on {
             callbacks::switched_on();
@@ -323,7 +338,7 @@ pub(crate) fn switch(on: bool) -> bool {
 
 /// Do we hold the subscription?
 pub(crate) fn is_subscribed() -> bool {
-    !SUBSCRIBER.load(Ordering::Acquire).is_null()
+    !STATE.subscriber.load(Ordering::Acquire).is_null()
 }
 
 /// Are launches told of by callbacks?
@@ -335,18 +350,18 @@ pub(crate) fn tells_launches() -> bool {
 /// that asks.
 pub(crate) fn give_up_subscription() {
     let _held = hold();
-    let handle = SUBSCRIBER.swap(std::ptr::null_mut(), Ordering::AcqRel);
+    let handle = STATE.subscriber.swap(std::ptr::null_mut(), Ordering::AcqRel);
     if let (false, Some(session)) = (handle.is_null(), get()) {
         // SAFETY: the handle is ours and given up once (swap).
         ok(unsafe { (session.cupti.unsubscribe)(handle) });
-        SOURCES.fetch_or(sources::GAVE_UP, Ordering::Relaxed);
-        SOURCES.fetch_and(!sources::CALLBACKS, Ordering::Relaxed);
+        STATE.sources.fetch_or(sources::GAVE_UP, Ordering::Relaxed);
+        STATE.sources.fetch_and(!sources::CALLBACKS, Ordering::Relaxed);
         if launches_by_callbacks(session) || !session.cupti.has_call_filter() {
             // a filter that is first used where contexts are there already gives nothing
             // (`api_records`), the whole kinds do
             api_records::another_takes_over();
         }
-        if ON.load(Ordering::Relaxed) {
+        if STATE.on.load(Ordering::Relaxed) {
             record_waits(session);
             record_calls(session);
         }
@@ -361,8 +376,8 @@ fn record_waits(session: &Session) {
     }
     // SAFETY: a kind number.
     if ok(unsafe { (session.cupti.activity_enable)(kind::SYNCHRONIZATION) }) {
-        WAITS_ON.store(true, Ordering::Relaxed);
-        SOURCES.fetch_and(!sources::WAITS_BY_CALLS, Ordering::Relaxed);
+        STATE.waits_on.store(true, Ordering::Relaxed);
+        STATE.sources.fetch_and(!sources::WAITS_BY_CALLS, Ordering::Relaxed);
     }
 }
 
@@ -384,12 +399,12 @@ pub(crate) fn enable_held(session: &Session, _held: &Held) -> Result<(), CuptiRe
 /// Nobody else switches anything of ours while this is held. Waited for on threads of the program's
 /// too, so not for ever: in a child that was forked while it was held nobody gives it back.
 pub(crate) fn hold() -> Option<Held> {
-    SWITCHING.try_lock_for(LONGEST_HOLD)
+    STATE.switching.try_lock_for(LONGEST_HOLD)
 }
 
 /// As [`hold`], without waiting.
 pub(crate) fn try_hold() -> Option<Held> {
-    SWITCHING.try_lock()
+    STATE.switching.try_lock()
 }
 
 /// See [`hold`].
@@ -404,7 +419,7 @@ fn register_and_enable(session: &Session) -> Result<(), CuptiResult> {
             subscribe(session); // XLA gave it back with its profile
         }
         if !is_subscribed() {
-            SOURCES.fetch_or(sources::NO_LAUNCHES, Ordering::Relaxed);
+            STATE.sources.fetch_or(sources::NO_LAUNCHES, Ordering::Relaxed);
         }
         xla::set_period_again();
     }
@@ -427,7 +442,7 @@ fn enable_kinds(session: &Session) -> Result<(), CuptiResult> {
             kernels = result;
         }
     }
-    ON.store(true, Ordering::Relaxed);
+    STATE.on.store(true, Ordering::Relaxed);
     record_waits(session);
     record_calls(session);
     kernels.ok()
@@ -444,7 +459,7 @@ fn record_calls(session: &Session) {
         false => api_records::ByCallbacks::None,
     };
     let of_calls = api_records::enable(&session.cupti, session.version, by_callbacks);
-    SOURCES.fetch_or(of_calls, Ordering::Relaxed);
+    STATE.sources.fetch_or(of_calls, Ordering::Relaxed);
 }
 
 /// Switches our kinds and records of calls off (another client records; what we left on would land
@@ -457,8 +472,8 @@ pub(crate) fn disable(session: &Session) {
 
 fn disable_kinds(session: &Session) {
     api_records::disable(&session.cupti);
-    ON.store(false, Ordering::Relaxed);
-    let waits = WAITS_ON.swap(false, Ordering::Relaxed).then_some(kind::SYNCHRONIZATION);
+    STATE.on.store(false, Ordering::Relaxed);
+    let waits = STATE.waits_on.swap(false, Ordering::Relaxed).then_some(kind::SYNCHRONIZATION);
     for k in kinds(session).chain(waits) {
         // SAFETY: a kind number we enabled.
         ok(unsafe { (session.cupti.activity_disable)(k) });

@@ -63,23 +63,31 @@ struct Stamped {
     stamp: AtomicU64,
 }
 
-/// The next stamp; 0 is none.
-static NEXT: AtomicU64 = AtomicU64::new(1);
+/// Walks so far.
+struct Walks {
+    /// The next stamp; 0 is none.
+    next: AtomicU64,
+    tables: AtomicPtr<Tables>,
+    /// The interpreter's own deallocator of code objects.
+    deallocate: AtomicPtr<c_void>,
+}
 
-static TABLES: AtomicPtr<Tables> = AtomicPtr::new(std::ptr::null_mut());
-/// The interpreter's own deallocator of code objects.
-static DEALLOCATE: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
+static WALKS: Walks = Walks {
+    next: AtomicU64::new(1),
+    tables: AtomicPtr::new(std::ptr::null_mut()),
+    deallocate: AtomicPtr::new(std::ptr::null_mut()),
+};
 
 fn tables() -> Option<&'static Tables> {
     // SAFETY: null, or set once by `prepare` to a zeroed mapping of the right size that is never
     // unmapped; all fields are atomics for which zero is valid.
-    unsafe { TABLES.load(Ordering::Acquire).as_ref() }
+    unsafe { WALKS.tables.load(Ordering::Acquire).as_ref() }
 }
 
 /// Memory, and the deallocator. COLD, once; `false` where memory cannot be had.
 pub(crate) fn prepare(interpreter: &Interpreter) -> bool {
     let Some(memory) = memory::map(size_of::<Tables>(), true) else { return false };
-    TABLES.store(memory.as_ptr().cast(), Ordering::Release);
+    WALKS.tables.store(memory.as_ptr().cast(), Ordering::Release);
     let slot = interpreter.deallocator().cast::<*mut c_void>();
     // SAFETY: a pointer-sized, aligned member of a static type object, which the interpreter itself
     // writes to while it readies its types; never unmapped, since libpython or the executable is
@@ -88,7 +96,7 @@ pub(crate) fn prepare(interpreter: &Interpreter) -> bool {
     let ours = on_code_dealloc as *mut c_void;
     let before = slot.load(Ordering::Acquire);
     if before != ours {
-        DEALLOCATE.store(before, Ordering::Release);
+        WALKS.deallocate.store(before, Ordering::Release);
         slot.store(ours, Ordering::Release);
     }
     true
@@ -107,7 +115,7 @@ unsafe extern "C" fn on_code_dealloc(code: *mut c_void) {
             }
         }
     });
-    let before = DEALLOCATE.load(Ordering::Acquire);
+    let before = WALKS.deallocate.load(Ordering::Acquire);
     if !before.is_null() {
         // SAFETY: what stood in the type's slot before us: its `destructor`.
         let before = unsafe { std::mem::transmute::<*mut c_void, unsafe extern "C" fn(*mut c_void)>(before) };
@@ -117,7 +125,7 @@ unsafe extern "C" fn on_code_dealloc(code: *mut c_void) {
 }
 
 fn fresh() -> u64 {
-    NEXT.fetch_add(1, Ordering::Relaxed)
+    WALKS.next.fetch_add(1, Ordering::Relaxed)
 }
 
 impl Tables {

@@ -26,17 +26,28 @@ const MOST_BYTES: usize = 8 << 20;
 /// Threads whose names are kept.
 const THREADS: usize = 256;
 
-static TABLE: [AtomicPtr<Box<[u8]>>; PLACES] = [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES];
-static TEXTS: AtomicUsize = AtomicUsize::new(0);
-static BYTES: AtomicUsize = AtomicUsize::new(0);
-/// Handle of the domain `NCCL`, 0 while there is none.
-static NCCL: AtomicU32 = AtomicU32::new(0);
-/// Thread id << 32 | handle of its name.
-static NAMED_THREADS: [AtomicU64; THREADS] = [const { AtomicU64::new(0) }; THREADS];
+/// What has names.
+struct Known {
+    table: [AtomicPtr<Box<[u8]>>; PLACES],
+    texts: AtomicUsize,
+    bytes: AtomicUsize,
+    /// Handle of the domain `nccl`, 0 while there is none.
+    nccl: AtomicU32,
+    /// Thread id << 32 | handle of its name.
+    named_threads: [AtomicU64; THREADS],
+}
+
+static KNOWN: Known = Known {
+    table: [const { AtomicPtr::new(std::ptr::null_mut()) }; PLACES],
+    texts: AtomicUsize::new(0),
+    bytes: AtomicUsize::new(0),
+    nccl: AtomicU32::new(0),
+    named_threads: [const { AtomicU64::new(0) }; THREADS],
+};
 
 fn at(place: usize) -> Option<&'static [u8]> {
     // Acquire pairs with the Release of `string`: who sees the pointer sees the text.
-    let text = TABLE.get(place)?.load(Ordering::Acquire);
+    let text = KNOWN.table.get(place)?.load(Ordering::Acquire);
     // SAFETY: null, or leaked by `string` and never changed again.
     unsafe { text.as_ref() }.map(|t| &t[..])
 }
@@ -50,19 +61,19 @@ pub(crate) fn string(text: &[u8]) -> u32 {
         let place = hash.wrapping_add(step) & (PLACES - 1);
         if at(place).is_none() {
             if new.is_null() {
-                if TEXTS.load(Ordering::Relaxed) >= MOST_TEXTS
-                    || BYTES.load(Ordering::Relaxed) + text.len() > MOST_BYTES
+                if KNOWN.texts.load(Ordering::Relaxed) >= MOST_TEXTS
+                    || KNOWN.bytes.load(Ordering::Relaxed) + text.len() > MOST_BYTES
                 {
                     break;
                 }
                 new = Box::into_raw(Box::new(Box::from(text)));
             }
-            let Some(cell) = TABLE.get(place) else { break };
+            let Some(cell) = KNOWN.table.get(place) else { break };
             let free = std::ptr::null_mut();
             // Release pairs with the Acquire of `at`.
             if cell.compare_exchange(free, new, Ordering::Release, Ordering::Relaxed).is_ok() {
-                TEXTS.fetch_add(1, Ordering::Relaxed);
-                BYTES.fetch_add(text.len(), Ordering::Relaxed);
+                KNOWN.texts.fetch_add(1, Ordering::Relaxed);
+                KNOWN.bytes.fetch_add(text.len(), Ordering::Relaxed);
                 return place as u32 + 1;
             }
             // another thread was first: it may be the same text
@@ -82,15 +93,15 @@ pub(crate) fn string(text: &[u8]) -> u32 {
 /// Handle of a domain; one of the same name is the same.
 pub(crate) fn domain(name: &[u8]) -> u32 {
     let handle = string(name);
-    if name == b"NCCL" {
-        NCCL.store(handle, Ordering::Relaxed);
+    if name == b"KNOWN.nccl" {
+        KNOWN.nccl.store(handle, Ordering::Relaxed);
     }
     handle
 }
 
-/// Handle of NCCL's domain, 0 where there is none.
+/// Handle of KNOWN.nccl's domain, 0 where there is none.
 pub(crate) fn nccl() -> u32 {
-    NCCL.load(Ordering::Relaxed)
+    KNOWN.nccl.load(Ordering::Relaxed)
 }
 
 /// The handle as it comes back from the program; 0 for what was never one of ours.
@@ -112,7 +123,7 @@ pub(crate) fn name_thread(tid: u32, name: u32) {
         return;
     }
     let entry = u64::from(tid) << 32 | u64::from(name);
-    for cell in &NAMED_THREADS {
+    for cell in &KNOWN.named_threads {
         let there = cell.load(Ordering::Relaxed);
         let free = there == 0 || there >> 32 == u64::from(tid);
         if free && cell.compare_exchange(there, entry, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
@@ -124,7 +135,7 @@ pub(crate) fn name_thread(tid: u32, name: u32) {
 
 /// The threads that were given names: thread id and name.
 pub(crate) fn thread_names() -> impl Iterator<Item = (u32, &'static [u8])> {
-    let entries = NAMED_THREADS.iter().map(|c| c.load(Ordering::Relaxed));
+    let entries = KNOWN.named_threads.iter().map(|c| c.load(Ordering::Relaxed));
     entries.take_while(|e| *e != 0).filter_map(|e| Some(((e >> 32) as u32, text(e as u32)?)))
 }
 
