@@ -52,7 +52,8 @@ pub(crate) fn run() {
             let period = Duration::from_millis(PERIOD_MS.into());
             let sleep = Sleep::begin(period.as_nanos() as u64);
             FLUSHER.wake.wait(period);
-            // before FLUSHER.last_flush is looked at: who sets it wakes us after that
+            // before it is looked at whether the last flush is asked for: who does wakes us after
+            // that
             FLUSHER.wake.take();
             sleep.end();
         }

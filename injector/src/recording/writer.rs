@@ -90,7 +90,7 @@ pub(crate) fn longest() -> u64 {
     WRITER.longest.load(Ordering::Relaxed)
 }
 
-/// WRITER.cpu time of the thread, ns.
+/// CPU time of the thread, ns.
 pub(crate) fn cpu() -> u64 {
     WRITER.cpu.load(Ordering::Relaxed)
 }

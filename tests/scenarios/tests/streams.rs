@@ -4,7 +4,7 @@
 //! told apart), by CUPTI's own records where somebody else has it. They are the dearest kind of
 //! records there is (docs/run-cost.md), so they are never on beside callbacks.
 
-use gapprobe_scenarios::built::{built, preload};
+use gapprobe_scenarios::built::{preload, shared_library};
 use gapprobe_scenarios::{Run, Victim};
 use trace::call::Class;
 use trace::header::sources::WAITS_BY_CALLS;
@@ -52,9 +52,8 @@ fn a_call_says_which_stream_it_waits_for() {
 
 #[test]
 fn where_somebody_else_may_have_the_subscription_cuptis_records_say_it() {
-    // (by its name a client of CUPTI's V2 API, which no wrapper of ours reaches)
-    let plugin = built().scratch.join(format!("_cuspy-{}.so", std::process::id()));
-    std::fs::copy(built().victims.join("13.0/libxla_cuda_plugin_victim.so"), &plugin).expect("a copy");
+    // (by its name a client, whose `dlsym` no wrapper of ours can stand before: it has none)
+    let plugin = shared_library("libtensorflow", "");
     let mut both = preload();
     both.push(":");
     both.push(&plugin);

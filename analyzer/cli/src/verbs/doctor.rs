@@ -84,6 +84,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     all.extend(other_holders());
     all.push(counters());
     all.extend(folders::check());
+    all.extend(processes());
     all.push(glibc());
     all.push(library());
     if args.json {
@@ -105,6 +106,14 @@ pub(crate) fn run(args: &Args) -> Outcome {
     }
     let bad = all.iter().any(|f| f.state == State::Problem);
     Ok(if bad { Exit::Problem } else { Exit::Ok })
+}
+
+/// Where the kernel tells of processes.
+fn processes() -> Option<Finding> {
+    (!Path::new("/proc/self/stat").exists()).then(|| {
+        let what = "/proc is not mounted: what workers and other threads do is not seen, nor which processes are recorded";
+        problem("proc", what, "mount -t proc proc /proc, in the container")
+    })
 }
 
 /// Folders the loader searches for libcuda, besides its cache.

@@ -129,7 +129,7 @@ pub(crate) fn loads(library: &Path) -> Option<Result<(), String>> {
 /// libgapprobe.so beside this executable, in the `lib` next to its folder, or where the wheel puts
 /// it (`pip install --target` loses what is in `lib`).
 pub(crate) fn beside() -> Option<PathBuf> {
-    let executable = std::env::current_exe().and_then(|e| e.canonicalize()).ok()?;
+    let executable = std::env::current_exe().ok().or_else(as_called)?.canonicalize().ok()?;
     let folder = executable.parent()?;
     let places = [
         folder.join(LIBRARY),
@@ -137,6 +137,13 @@ pub(crate) fn beside() -> Option<PathBuf> {
         folder.join("../libexec/gapprobe").join(LIBRARY),
     ];
     places.iter().find_map(|p| p.canonicalize().ok())
+}
+
+/// This executable as it was called: where there is no /proc.
+fn as_called() -> Option<PathBuf> {
+    let name = std::env::args_os().next()?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    preloadable::find(&name.to_string_lossy(), &path.to_string_lossy())
 }
 
 /// Where a library was looked for, and what brings it back.

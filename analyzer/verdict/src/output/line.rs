@@ -5,6 +5,7 @@
 use std::fmt::Write;
 
 use trace::define;
+use trace::loss::Severity;
 
 use crate::analysis::{
     passing, working, Analysis, Cost, OncePlace, Parts, Profiled, Promise, StepSource, Tied, Verdict,
@@ -238,6 +239,13 @@ pub(crate) fn lost(run: &Run, a: &Analysis) -> u64 {
     known.saturating_add(a.unanswered).saturating_add(run.uncalled.calls)
 }
 
+/// As [`lost`], without what left no event or call out (a recording file that could not be
+/// written).
+pub(crate) fn missing_records(run: &Run, a: &Analysis) -> u64 {
+    let notes = a.losses.iter().filter(|l| l.0.severity() == Severity::Note).map(|l| l.1);
+    lost(run, a).saturating_sub(notes.fold(0, u64::saturating_add))
+}
+
 /// How many are missing, and of which kind the most: `12 (host_ring_full)`.
 pub fn losses(run: &Run, a: &Analysis) -> String {
     let (damaged, calls, total) = (run.damaged_events(), run.uncalled.calls, lost(run, a));
@@ -274,6 +282,12 @@ pub fn cost(c: &Cost) -> String {
 pub(crate) fn has_no_windows(run: &Run) -> bool {
     let said = run.definitions.attributes().filter(|a| a.0 == define::WINDOWS).last();
     said.is_some_and(|a| [define::ENDED, define::UNSEEN, define::NO_STEPS].contains(&a.1))
+}
+
+/// Recording ended for good before the program did.
+pub(crate) fn has_ended(run: &Run) -> bool {
+    let said = run.definitions.attributes().filter(|a| a.0 == define::WINDOWS).last();
+    said.is_some_and(|a| a.1 == define::ENDED)
 }
 
 /// What was asked for to keep the cost low, or to see a hang, and could not be had; empty where

@@ -247,7 +247,7 @@ fn exceptions(run: &Run, a: &Analysis) -> Vec<String> {
     if run.is_simulated() {
         found.push("SIMULATED".to_owned());
     }
-    match line::lost(run, a) {
+    match line::missing_records(run, a) {
         0 if run.missing.is_empty() => {}
         0 => found.push("records are missing".to_owned()),
         n => found.push(format!("{} {} lost", thousands(n), plural::of(n, "record", "records"))),
@@ -282,7 +282,7 @@ fn exceptions(run: &Run, a: &Analysis) -> Vec<String> {
             (StepSource::None, _) | (_, 0) => ("run", c.seen_ns as f64 / c.run_ns.max(1) as f64),
             (_, n) => ("steps", c.steps_seen as f64 / n as f64),
         };
-        if !in_windows && seen.1 < MAX_PART_SEEN {
+        if (!in_windows || line::has_ended(run)) && seen.1 < MAX_PART_SEEN {
             found.push(format!("saw {} of the {}", percent(seen.1), seen.0));
         }
         if line::has_no_windows(run) {

@@ -132,7 +132,7 @@ fn slot_address(index: usize) -> Option<NonNull<u8>> {
     if index >= POOL.count.load(Ordering::Acquire) {
         return None;
     }
-    // SAFETY: the mapping has POOL.count buffers and `index` is one of them.
+    // SAFETY: the mapping has `count` buffers and `index` is one of them.
     Some(unsafe { base.add(index * BUFFER_BYTES) })
 }
 

@@ -10,7 +10,7 @@ use cli::live::counted::{counts_all_steps, Counted};
 use cli::live::ledger::{DeviceTime, Ledger};
 use cli::live::{Figures, RecordingState};
 use trace::place::Owner;
-use trace::Header;
+use trace::{Header, Total};
 use verdict::analysis::Buckets;
 use verdict::text::escape::visible;
 
@@ -98,15 +98,15 @@ struct Known {
 pub(super) struct Looks {
     watch: Watch,
     known: HashMap<PathBuf, Known>,
-    /// Processes that were recorded before this count from the first look at them, CLOCK_MONOTONIC
-    /// ns.
+    /// Processes that were recorded before this, and whose recording no longer holds their begin,
+    /// count from the first look at them, CLOCK_MONOTONIC ns.
     since: u64,
 }
 
 impl Looks {
     /// `once`: there is one look alone, which counts all that recordings hold. Else a process that
-    /// runs already counts from now on: what an earlier `gapprobe metrics` counted would be counted
-    /// twice.
+    /// runs already, and has overwritten part of its recording, counts from now on: its counters
+    /// would stand lower than those of an earlier `gapprobe metrics`, and be taken for begun anew.
     pub(super) fn new(once: bool) -> Looks {
         let since = if once { 0 } else { process::monotonic() };
         Looks { watch: Watch::default(), known: HashMap::new(), since }
@@ -137,9 +137,10 @@ impl Looks {
         let source = watched.process.open().ok()?;
         let (path, header) = (watched.process.path.clone(), &watched.process.header);
         let known = self.known.remove(&path);
+        let is_older = header.start_monotonic < self.since;
         let mut sums = match &known {
             Some(known) => known.sums.clone(),
-            None if header.start_monotonic < self.since => Ledger::from_now(header),
+            None if is_older && header.total(Total::Overwritten) > 0 => Ledger::from_now(header),
             None => Ledger::default(),
         };
         // (what cannot be read now is counted by the next look)

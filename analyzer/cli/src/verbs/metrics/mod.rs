@@ -86,6 +86,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let variable = |name: &str| std::env::var(name).ok();
     let collector = args.otlp.as_deref().map(|option| target::target(option, variable)).transpose()?;
     let scrapes = args.listen.map(listen::listen).transpose()?;
+    if let Some(address) = args.listen {
+        talk::say(format!("gapprobe: metrics at http://{address}/metrics"));
+    }
     let mut readers = Readers { args, collector, scrapes, claim: None };
     if !args.once {
         process::end_when_asked();
@@ -133,7 +136,7 @@ impl Readers<'_> {
         let text = textfile::render(&looked);
         let mut failed = None;
         if let Some(folder) = &self.args.textfile {
-            failed = renew(self.args, folder, &text, &mut self.claim);
+            failed = renew(folder, &text, &mut self.claim);
         }
         if let Some(scrapes) = &self.scrapes {
             scrapes.set(&text);
@@ -153,8 +156,8 @@ impl Readers<'_> {
 }
 
 /// Writes the textfile, where that is this process's to do.
-fn renew(args: &Args, folder: &Path, text: &str, claim: &mut Option<Renewing>) -> Option<Failure> {
-    if !args.once && claim.is_none() {
+fn renew(folder: &Path, text: &str, claim: &mut Option<Renewing>) -> Option<Failure> {
+    if claim.is_none() {
         match textfile::claim(folder) {
             Ok(None) => return Some(taken(folder)),
             Ok(ours) => *claim = ours,

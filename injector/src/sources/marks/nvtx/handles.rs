@@ -31,7 +31,7 @@ struct Known {
     table: [AtomicPtr<Box<[u8]>>; PLACES],
     texts: AtomicUsize,
     bytes: AtomicUsize,
-    /// Handle of the domain `nccl`, 0 while there is none.
+    /// Handle of the domain `NCCL`, 0 while there is none.
     nccl: AtomicU32,
     /// Thread id << 32 | handle of its name.
     named_threads: [AtomicU64; THREADS],
@@ -93,13 +93,13 @@ pub(crate) fn string(text: &[u8]) -> u32 {
 /// Handle of a domain; one of the same name is the same.
 pub(crate) fn domain(name: &[u8]) -> u32 {
     let handle = string(name);
-    if name == b"KNOWN.nccl" {
+    if name == b"NCCL" {
         KNOWN.nccl.store(handle, Ordering::Relaxed);
     }
     handle
 }
 
-/// Handle of KNOWN.nccl's domain, 0 where there is none.
+/// Handle of NCCL's domain, 0 where there is none.
 pub(crate) fn nccl() -> u32 {
     KNOWN.nccl.load(Ordering::Relaxed)
 }
