@@ -10,6 +10,7 @@ mod asked;
 mod callers;
 mod children;
 mod clients;
+mod containers;
 mod crashes;
 mod dataloader;
 mod dependencies;

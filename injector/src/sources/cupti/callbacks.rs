@@ -137,10 +137,8 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     let table = if area == domain::DRIVER_API { &DRIVER } else { &RUNTIME };
     let class = table.get(id as usize).copied().unwrap_or(0);
     if class == 0 || data.correlationData.is_null() {
-        if area == domain::DRIVER_API && UNLOADING.contains(&id) && data.callbackSite == site::ENTER {
-            if let Some(above) = above::get() {
-                (above.before_unload)();
-            }
+        if area == domain::DRIVER_API && UNLOADING.contains(&id) {
+            on_unload(data.callbackSite == site::ENTER);
         }
         return;
     }
@@ -199,6 +197,16 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     if data.correlationId % SAMPLE == 0 {
         CALLBACKS.sampled_ns.fetch_add(ticks::now().saturating_sub(end), Ordering::Relaxed);
         CALLBACKS.sampled.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A module is about to go, or has gone. (A name that was read while it went is none of what lies
+/// there now.)
+#[cold]
+fn on_unload(begins: bool) {
+    match above::get() {
+        Some(above) if begins => (above.before_unload)(),
+        _ => names::module_unloading(clock::monotonic()),
     }
 }
 

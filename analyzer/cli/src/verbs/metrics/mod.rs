@@ -86,9 +86,6 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let variable = |name: &str| std::env::var(name).ok();
     let collector = args.otlp.as_deref().map(|option| target::target(option, variable)).transpose()?;
     let scrapes = args.listen.map(listen::listen).transpose()?;
-    if let Some(address) = args.listen {
-        talk::say(format!("gapprobe: metrics at http://{address}/metrics"));
-    }
     let mut readers = Readers { args, collector, scrapes, claim: None };
     if !args.once {
         process::end_when_asked();
