@@ -23,8 +23,8 @@ fn container(options: &'static [&'static str], mounts: &'static str) -> Containe
 }
 
 impl Container {
-    /// Runs `command`, a shell's, in the container, in a folder of its own that can be written where
-    /// anything can.
+    /// Runs `command`, a shell's, in the container, in a folder of its own that can be written
+    /// where anything can.
     fn run(&self, name: &str, command: &str) -> Output {
         let folder = built().scratch.join(format!("container-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
@@ -36,7 +36,8 @@ impl Container {
         output
     }
 
-    /// What a program says on stderr under us there; it ends well, and prints what it prints without.
+    /// What a program says on stderr under us there; it ends well, and prints what it prints
+    /// without.
     fn record(&self, name: &str) -> String {
         let program = root().join("tests/victims/train.py");
         let train = format!("python3 -B {} --mode sync --steps 60", program.display());
