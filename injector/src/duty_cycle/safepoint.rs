@@ -294,16 +294,23 @@ pub(crate) fn alone(work: fn()) {
         }
         nap();
     }
-    guard((), || {
-        while !(all_see_it() && are_out(clock::monotonic())) {
-            if is_late() {
-                return;
-            }
-            nap();
+    let _open = Open; // whatever becomes of `work`
+    while !(all_see_it() && are_out(clock::monotonic())) {
+        if is_late() {
+            return;
         }
-        work();
-    });
-    BOARD.closed.store(false, Ordering::SeqCst);
+        nap();
+    }
+    work();
+}
+
+/// Opens the safepoint where it goes.
+struct Open;
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        BOARD.closed.store(false, Ordering::SeqCst);
+    }
 }
 
 /// When the next attempt may be made. One costs up to [`SAFEPOINT_TIMEOUT`].

@@ -231,26 +231,42 @@ const V2_IS_WHOLE: u32 = 130_300;
 
 /// A client of the V2 API subscribes. V1 and V2 cannot share a process: it would be answered
 /// MULTIPLE_SUBSCRIBERS, and once we had gone NOT_COMPATIBLE, until CUPTI is torn down (H200, CUPTI
-/// 13.2 to 13.5, `tests/gpu/programs/v2_client.c`). So we leave for good, and tear it down while
-/// nobody launches: beside threads that launch and copy that crashed CUPTI 13.4 in two of 4,800.
+/// 13.2 to 13.5, `tests/gpu/programs/v2_client.c`). So we leave for good; then [`make_room`].
 pub(crate) fn before_subscribe_v2() {
     note();
     OTHER.v2_is_here.store(true, Ordering::Release);
-    let (Some(session), Some(above), false) = (session::get(), above::get(), has_left()) else { return };
-    if session.version < V2_IS_WHOLE {
-        return; // below what clients ask for; after a teardown 13.2 crashed in one of two runs (H200)
-    }
+    let (Some(above), Some(_), false) = (above::get(), gives_way(), has_left()) else { return };
     (above.settle)(); // what was recorded is read with CUPTI's help
     leave(clock::monotonic());
     (above.settle)();
-    OTHER.finalized.store(true, Ordering::Release);
+}
+
+/// The session, where it can give way to V2: below 13.3, which clients refuse, a teardown crashed
+/// in one of two runs (H200).
+fn gives_way() -> Option<&'static session::Session> {
+    session::get().filter(|s| s.version >= V2_IS_WHOLE)
+}
+
+/// Tears CUPTI down for it, and says so. `true`, if it comes to its end.
+pub(crate) fn make_room() -> bool {
+    if gives_way().is_some() && !is_finalized() {
+        tear_down();
+        say::line(&format!("gapprobe: recording ends here: {V2_HAS_IT}"));
+    }
+    true
+}
+
+/// Once, while nobody launches: beside threads that launch and copy it crashed CUPTI 13.4 in two of
+/// 4,800. Cannot fail.
+pub(crate) fn tear_down() {
+    let (Some(above), Some(_), false) = (above::get(), gives_way(), is_finalized()) else { return };
     (above.while_nobody_launches)(|| {
+        OTHER.finalized.store(true, Ordering::Release);
         if let Some(finalize) = session::get().and_then(|s| s.cupti.finalize) {
             // SAFETY: nothing of ours is on, no launch is under way, and we do not come back.
             let _ = unsafe { finalize() }; // refused: the other is told so, as without us
         }
     });
-    say::line(&format!("gapprobe: recording ends here: {V2_HAS_IT}"));
 }
 
 /// Has a client of the V2 API come, before us or after?

@@ -93,7 +93,10 @@ pub unsafe extern "C" fn cuptiSubscribe_v2(
     let real = guard(None, arbiter::real).or_else(arbiter::attached);
     let Some(subscribe) = real.and_then(|r| r.subscribe_v2) else { return arbiter::NONE };
     guard((), arbiter::before_subscribe_v2);
-    arbiter::after_fault(false);
+    arbiter::after_fault(true);
+    if !guard(false, arbiter::make_room) {
+        arbiter::tear_down(); // after a fault of ours, too: the client would be refused
+    }
     // SAFETY: the caller's own arguments, handed on unchanged to the function it meant to call.
     unsafe { subscribe(subscriber, callback, userdata, params) }
 }
