@@ -10,8 +10,8 @@
 //! before the trace is cut, and have a verdict of their own: most of the seconds before are of
 //! steps as usual.
 //!
-//! Bounded: [`MAX_TRACES`] traces a process, one in [`PAUSE`]; events by memory. A directory that
-//! takes none costs the trace, not the line.
+//! Bounded: ten traces a process, one in five minutes (`orders`); events by memory. A directory
+//! that takes none costs the trace, not the line.
 
 use std::path::Path;
 use std::time::{Duration, Instant};

@@ -7,7 +7,7 @@
 //! * [`check`]: once, at the first call from Python: is it as those say? Else nothing is ever
 //!   walked.
 //! * [`walk`]: HOT, at a call: a hash of the stack, and its raw frames with the first sight of it.
-//!   [`memo`]: what the last walks found out.
+//!   `memo`: what the last walks found out.
 //! * [`sites`]: WARM, on the drain thread: names and lines, by [`code`] and [`lines`].
 //!
 //! Without a GIL we may read the calling thread's own frames only, and only until finalisation
