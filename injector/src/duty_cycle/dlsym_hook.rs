@@ -7,7 +7,7 @@
 //! |---|---|
 //! | Triton's launchers (a module a kernel, loaded when that is compiled), PyTorch's own for what Inductor compiled, ctypes (numba; CuPy's asks with its import, before we attach) | `dlsym` |
 //! | XLA's plugin (JAX) | `dlsym`, name by name with its first call of each, through `cupti::reroute`, which it asks for CUPTI as well |
-//! | a CUDA runtime that is linked in (nvcc's default) | `dlsym` for `cuGetProcAddress_v2`, that for itself, and that for all others, in front of `cuInit`: before we attach (`linked_in`) |
+//! | a CUDA runtime that is linked in (nvcc's default) | `dlsym` for `cuGetProcAddress_v2`, that for itself, and that for all others, in front of `cuInit`: before we attach (`static_cudart`) |
 //!
 //! (Read off JAX 0.11.2, CuPy 14.2.0 and the runtime of CUDA 13 in it.)
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (the functions in the slots), COLD (the rest)
 //! Launches through the driver, seen without CUPTI: where objects call them through their slots,
-//! and where they ask for them (`asked`): a launcher of Triton's, XLA, a CUDA runtime that is
+//! and where they ask for them (`dlsym_hook`): a launcher of Triton's, XLA, a CUDA runtime that is
 //! linked in. The thread of a compiled backward launches by these alone, so that without them no
 //! moment would be known at which nothing is launched.
 //!

@@ -11,13 +11,15 @@
 //! | `budget` | what was spent, by that, or by a bound until it is known |
 //! | `step_clock` | launches and steps, counted without CUPTI |
 //! | `runtime`, `driver` | where the launches come from |
-//! | `slots` | which of the program's calls may be led to `runtime`, `driver` and `waits` |
 //! | `dlsym_hook`, `static_cudart` | who asks for launches, by `dlsym` and `cuGetProcAddress` |
 //! | `safepoint` | when CUPTI may be switched: while no thread is inside a launch |
+//! | `switch` | what CUPTI is to be, on or off, and what it is |
+//! | `comeback` | when we come back after another client of CUPTI's |
 //! | `thread_slots` | what a launch reads and writes for `step_clock` and `safepoint` |
 //! | `sync_clock`, `waits` | synchronizing calls and the time in them, counted without CUPTI, and where they come from |
 //! | `between` | what is known of the time between windows |
 //! | `watch`, `alarm` | steps that have become slow, or do not come |
+//! | `orders` | what the flight recorder is to write |
 //! | `pauses` | where the program stands while a step does not come, by the sampler alone |
 //! | `report` | which windows there were, and why there are none, in words |
 //! | here | opening and closing, on the drain thread |

@@ -41,6 +41,7 @@ struct Other {
     /// A client of the V2 API has subscribed, or is about to; and we made room for it.
     v2_is_here: AtomicBool,
     finalized: AtomicBool,
+    was_said: AtomicBool,
     /// The buffers that CUPTI has are another client's: they are handed over again with the next
     /// window.
     buffers_were_theirs: AtomicBool,
@@ -58,6 +59,7 @@ static OTHER: Other = Other {
     torn_down: AtomicBool::new(false),
     v2_is_here: AtomicBool::new(false),
     finalized: AtomicBool::new(false),
+    was_said: AtomicBool::new(false),
     buffers_were_theirs: AtomicBool::new(false),
     under_way: AtomicU32::new(0),
 };
@@ -241,16 +243,18 @@ pub(crate) fn before_subscribe_v2() {
     (above.settle)();
 }
 
-/// The session, where it can give way to V2: below 13.3, which clients refuse, a teardown crashed
-/// in one of two runs (H200).
+/// The session, where it can give way to V2: not below 13.3, which clients refuse (a teardown
+/// crashed there in one of two runs, H200), nor while another client of V1 records.
 fn gives_way() -> Option<&'static session::Session> {
-    session::get().filter(|s| s.version >= V2_IS_WHOLE)
+    session::get().filter(|s| s.version >= V2_IS_WHOLE && !has_seen_kinds())
 }
 
 /// Tears CUPTI down for it, and says so. `true`, if it comes to its end.
 pub(crate) fn make_room() -> bool {
     if gives_way().is_some() && !is_finalized() {
         tear_down();
+    }
+    if is_finalized() && !OTHER.was_said.swap(true, Ordering::AcqRel) {
         say::line(&format!("gapprobe: recording ends here: {V2_HAS_IT}"));
     }
     true

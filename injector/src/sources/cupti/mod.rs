@@ -4,9 +4,9 @@
 //! [`choose`] finds the one library, [`session`] sets it up, [`api_records`] says which calls leave
 //! records, [`callbacks`] and [`buffers`] are what CUPTI calls, [`streams`] names the streams that
 //! calls wait for, [`walk`], [`decode`], [`calls`], [`times`] and [`names`] read its records on the
-//! drain thread, [`arbiter`] stands between CUPTI and other clients, [`stolen_buffers`] notices
-//! those it does not meet. A lock is never held across a call into CUPTI whose callbacks could take
-//! it: callbacks take none.
+//! drain thread, [`flushing`] asks for them, [`arbiter`] stands between CUPTI and other clients,
+//! [`stolen_buffers`] notices those it does not meet. A lock is never held across a call into CUPTI
+//! whose callbacks could take it: callbacks take none.
 
 mod api_records;
 pub(crate) mod arbiter;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`step`, `range_push`, `range_pop`, `capture`), WARM (`force_until`, `release`, `Marks`,
-// `Capture`)
+// HOT (`step`, `range_push`, `range_pop`, `capture`), WARM (`Marks`, `Capture`)
 //! What the program itself tells us (`include/gapprobe.h`, cudaProfilerStart/Stop): step marks,
 //! capture on and off, and named ranges (`ranges.rs`, with NVTX's). It travels through the thread's
 //! own ring in slots with tags of their own and becomes events here, on the drain thread.
