@@ -23,6 +23,17 @@ pub struct Built {
     pub scratch: PathBuf,
 }
 
+impl Built {
+    /// Both in `folder`, as an installed command has its library beside it. The command's path.
+    pub fn installed(&self, folder: &Path) -> PathBuf {
+        std::fs::create_dir_all(folder).expect("a folder");
+        let command = folder.join("gapprobe");
+        std::fs::copy(&self.command, &command).expect("the command");
+        std::fs::copy(&self.library, folder.join("libgapprobe.so")).expect("the library");
+        command
+    }
+}
+
 /// The repository.
 pub fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();

@@ -54,7 +54,9 @@ impl Container {
 
     /// What `gapprobe doctor` says of `subject` there; "" where nothing is wrong with it.
     fn doctor(&self, name: &str, subject: &str) -> String {
-        let output = self.run(name, &format!("{} doctor", built().command.display()));
+        let installed = built().scratch.join(format!("doctor-{name}-{}", std::process::id()));
+        let output = self.run(name, &format!("{} doctor", built().installed(&installed).display()));
+        std::fs::remove_dir_all(&installed).expect("it goes again");
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
         let wrong = |l: &&str| l.starts_with("problem") || l.starts_with("note");
         let line = text.lines().filter(wrong).find(|l| l.split_whitespace().nth(1) == Some(subject));

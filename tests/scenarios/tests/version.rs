@@ -12,10 +12,8 @@ use serde_json::Value;
 fn the_library_beside_the_command_says_what_it_was_built_from() {
     let folder = built().scratch.join("version");
     let _ = fs::remove_dir_all(&folder);
-    fs::create_dir_all(&folder).expect("a folder");
-    let (command, library) = (folder.join("gapprobe"), folder.join("libgapprobe.so"));
-    fs::copy(&built().command, &command).expect("the command");
-    fs::copy(&built().library, &library).expect("the library");
+    let command = built().installed(&folder);
+    let library = folder.join("libgapprobe.so");
     let output = Command::new(&command).args(["--version", "--json"]).output().expect("gapprobe --version");
     let said: Value = serde_json::from_slice(&output.stdout).expect("an object");
     let of_library = &said["library"];
