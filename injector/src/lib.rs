@@ -30,7 +30,6 @@
 
 mod boot;
 mod collector;
-mod control;
 mod duty_cycle;
 mod flight;
 mod hooks;

@@ -22,7 +22,7 @@ use std::sync::OnceLock;
 use verdict::text::escape::visible;
 
 use trace::header::sources::WRITER_LOCK;
-use trace::header::{state, STATE_AT, VALID_FROM_AT};
+use trace::header::{state, HOLD_AT, LONGEST_HOLD, STATE_AT, VALID_FROM_AT};
 use trace::segment::{SegmentHeader, SEGMENT_BYTES, SEGMENT_HEADER_BYTES, TRACK_DEFINITIONS};
 use trace::{place, Header, Loss};
 
@@ -282,10 +282,29 @@ impl SpoolWriter {
         if image::is_given_back() {
             return left; // the copies may be of memory that is no more: the file stays at what it said
         }
-        if self.write(&header.encode(), 0) {
+        // (the last word of a file that others can find is theirs)
+        let bytes = header.encode();
+        let own = if self.unfinished.is_some() { bytes.len() } else { HOLD_AT };
+        if self.write(bytes.get(..own).unwrap_or(&bytes), 0) {
             self.publish();
         }
         left
+    }
+
+    /// Until when a command wants recording to be held on, CLOCK_MONOTONIC ns; 0: none does, or
+    /// what stands there is no such time.
+    fn wanted_until(&self, now: u64) -> u64 {
+        let mut word = [0u8; 8];
+        let (out, at) = (word.as_mut_ptr().cast(), HOLD_AT as libc::off_t);
+        // SAFETY: a buffer and its length.
+        let n = unsafe { libc::pread(self.file.as_raw_fd(), out, word.len(), at) };
+        let until = u64::from_le_bytes(word);
+        let is_one = n == 8 && self.is_ours() && until > now && until - now <= LONGEST_HOLD;
+        if is_one {
+            until
+        } else {
+            0
+        }
     }
 
     /// All but the header. Killed in it, or without the header, the file promises what it holds.

@@ -16,7 +16,6 @@ use spool::retention;
 use trace::Loss;
 
 use crate::collector::{drain, flush};
-use crate::control;
 use crate::duty_cycle::orders;
 use crate::platform::guard::guard;
 use crate::platform::settings::{self, Settings};
@@ -190,14 +189,10 @@ fn report(deadline: Instant) {
     let Some(recorder) = guard.as_mut() else { return };
     recorder.round();
     recorder.close(clock::monotonic());
-    control::end();
     // the file may have a quarter of the time that is left: where its disk does not answer, what is
     // in memory makes the report
     let left = deadline.saturating_duration_since(Instant::now());
     let answers = writer::finish(&mut recorder.store, &recorder.header, Instant::now() + left / 4);
-    if answers {
-        control::remove();
-    }
     // (what is asked of CUPTI and the driver is asked: from here on there are files alone, and the
     // line)
     descriptors::leave_the_programs(Some(2));

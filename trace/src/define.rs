@@ -47,9 +47,6 @@ pub const CPU_QUOTA: &str = "host.cgroup_cpus";
 /// rank), 16 hexadecimal digits.
 pub const START: &str = "start";
 
-/// The attribute that says why the process has no control socket ([`crate::control`]).
-pub const NO_CONTROL: &str = "control.none";
-
 /// The attribute that says which windows there were, where the run was recorded in windows.
 pub const WINDOWS: &str = "windows";
 /// The attribute that says why there was no flight recorder, where one was asked for.

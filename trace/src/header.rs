@@ -12,12 +12,20 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"GAPPROBE");
 /// Readers refuse another major number; a higher minor number only adds.
 pub const VERSION_MAJOR: u16 = 1;
 /// See [`VERSION_MAJOR`].
-pub const VERSION_MINOR: u16 = 4;
+pub const VERSION_MINOR: u16 = 5;
 
 /// Where the field `state` lies.
 pub const STATE_AT: usize = 16;
 /// Where the field `valid_from` lies.
 pub const VALID_FROM_AT: usize = 80;
+
+/// Where a command of the same user leaves until when recording is to be held on, CLOCK_MONOTONIC
+/// ns: the last word of the header, and the only one in the file that its process reads and does
+/// not write. (Who recorded says in `held_until` that it was heard.)
+pub const HOLD_AT: usize = HEADER_BYTES - 8;
+/// Longest time ahead that is heeded, ns: who wants more says so again. What a killed command left
+/// ends with it.
+pub const LONGEST_HOLD: u64 = 5_000_000_000;
 
 const LOSSES_AT: usize = 2048;
 const TOTALS_AT: usize = 2560;
@@ -165,6 +173,9 @@ header! {
     /// Segments that had been begun when this header was written: they lie behind each other from
     /// the first, and are written before the header. 0: the recorder did not tell (before 1.1).
     segments_used: u32 @ 152;
+    /// A command asked for recording to be held on until then ([`HOLD_AT`]), and is heard,
+    /// CLOCK_MONOTONIC ns; 0: nobody does.
+    held_until: u64 @ 160;
 }
 
 fn put(out: &mut [u8; HEADER_BYTES], at: usize, bytes: &[u8]) {

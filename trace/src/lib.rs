@@ -21,7 +21,6 @@
 
 pub mod build;
 pub mod call;
-pub mod control;
 pub mod define;
 pub mod event;
 pub mod header;

@@ -9,8 +9,7 @@
 //!
 //! Unfinished files carry the process that makes them in their name ([`Owner`]), so that anybody
 //! can tell whether they are leftovers: `<recording>.gpr.<owner>.new`, `.<trace or
-//! summary>.<owner>.part`. So does a process's control socket, which lies beside its recording:
-//! `<owner>.sock`.
+//! summary>.<owner>.part`.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -26,9 +25,6 @@ pub const RECORDING: &str = "gpr";
 pub const NEW: &str = "new";
 /// File name ending of a trace or summary being written.
 pub const PART: &str = "part";
-
-/// File name ending of control sockets.
-pub const SOCKET: &str = "sock";
 
 /// For so long a program that crashed stays without gapprobe, from its last crash on.
 pub const CRASH_COUNTS: std::time::Duration = std::time::Duration::from_secs(24 * 3600);
@@ -81,17 +77,6 @@ pub fn roots(tmpdir: Option<&OsStr>, test_root: Option<&OsStr>) -> Vec<PathBuf> 
 /// The private folder of user `uid` (the effective one) in `root`.
 pub fn folder(root: &Path, uid: u32) -> PathBuf {
     root.join(format!("gapprobe-{uid}"))
-}
-
-/// Name of a process's control socket ([`crate::control`]). Its owner tells it: a recording may be
-/// named otherwise.
-pub fn control_socket(owner: &Owner) -> String {
-    format!("{owner}.{SOCKET}")
-}
-
-/// Whose control socket a file of this name is; `None`: of nobody.
-pub fn parse_control_socket(name: &str) -> Option<Owner> {
-    Owner::parse(name.strip_suffix(SOCKET)?.strip_suffix('.')?)
 }
 
 /// Name of a recording until its header is written.
@@ -185,8 +170,6 @@ mod tests {
         let name = attaching(&owner, 0xabc);
         assert_eq!(parse_attaching(&name), Some((owner, 0xabc)));
         assert_eq!(parse_attaching(&crashed(0xabc)), None);
-        assert_eq!(parse_control_socket(&control_socket(&owner)), Some(owner));
-        assert_eq!(parse_control_socket("x.sock"), None);
         let zero = Owner::default();
         assert_eq!(Owner::parse(&zero.to_string()), Some(zero));
     }

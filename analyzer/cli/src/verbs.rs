@@ -31,9 +31,8 @@ pub(crate) mod version;
 mod watched;
 pub(crate) mod width;
 
+mod hold;
 mod living;
-#[expect(unsafe_code, reason = "credentials of a Unix socket need libc")]
-mod peer;
 mod preloadable;
 #[expect(unsafe_code, reason = "signals and wait need libc")]
 mod process;

@@ -12,35 +12,30 @@
 //!   `gapprobe recover` and `run` ([`recordings`]); if the header is there and only the renaming is
 //!   missing, it becomes a recording.
 //!
-//! - The control socket of a killed process is `<owner>.sock` and goes with them, once nobody
-//!   listens at it.
-//!
 //! Never touched: a file of another user, of a process that lives, or of which nobody can tell from
 //! here. Cold; bounded by [`MAX_ENTRIES`] entries and the caller's deadline, for a directory of
 //! results is the user's own and may be on a network.
 
 use std::ffi::OsStr;
-use std::fs::{self, DirEntry, File, FileType};
+use std::fs::{self, DirEntry, File};
 use std::io::Read;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use trace::header::HEADER_BYTES;
-use trace::place::{parse_control_socket, parse_unfinished, NEW, PART, RECORDING, RUN_MARK};
+use trace::place::{parse_unfinished, NEW, PART, RECORDING, RUN_MARK};
 use trace::Header;
 
 use crate::liveness::{life, user, Life};
 use crate::procfs::{boot_id, pid_namespace};
-use crate::{socket_probe, writer_lock};
+use crate::writer_lock;
 
 /// Entries of a directory looked at: a readdir of so many takes a few milliseconds on a local disk.
 const MAX_ENTRIES: usize = 10_000;
 /// An unfinished file whose process cannot be asked about (another host's, another container's) is
 /// a leftover when nobody wrote to it for so long: writing a trace takes seconds.
 const LONG_AGO: Duration = Duration::from_secs(24 * 3600);
-/// A socket of such a process is one when nobody listens at it so long after it was made.
-const A_WHILE: Duration = Duration::from_secs(60);
 
 /// Removes traces and summaries that were never finished from a directory of results.
 pub fn results(directory: &Path, deadline: Option<Instant>) {
@@ -67,7 +62,6 @@ pub fn results(directory: &Path, deadline: Option<Instant>) {
 /// Removes recordings that never got a header from a private folder (on a local disk), and gives
 /// those their name that only lack it.
 pub fn recordings(folder: &Path, deadline: Option<Instant>) {
-    sockets(folder, deadline);
     each(folder, deadline, |entry, name| {
         if name.starts_with(RUN_MARK) && is_old(entry) {
             let _ = fs::remove_file(entry.path()); // of a `gapprobe run` that was killed
@@ -92,33 +86,8 @@ pub fn recordings(folder: &Path, deadline: Option<Instant>) {
     });
 }
 
-/// Removes control sockets of dead processes from a private folder.
-fn sockets(folder: &Path, deadline: Option<Instant>) {
-    every(folder, deadline, FileTypeExt::is_socket, |entry, name| {
-        let Some(owner) = parse_control_socket(name) else { return };
-        let may_go = match life(&owner) {
-            Life::Runs => false,
-            Life::Unknown => is_older(entry, A_WHILE), // (between its name and its listening it refuses, too)
-            Life::Ended => true,                       // or it is in another namespace of time, and listens
-        };
-        if may_go && socket_probe::is_abandoned(folder, name) {
-            let _ = fs::remove_file(entry.path()); // somebody else did: fine
-        }
-    });
-}
-
 /// Calls `f` for the regular files of a directory.
 fn each(directory: &Path, deadline: Option<Instant>, f: impl Fn(&DirEntry, &str)) {
-    every(directory, deadline, FileType::is_file, f);
-}
-
-/// Calls `f` for the files of one type in a directory.
-fn every(
-    directory: &Path,
-    deadline: Option<Instant>,
-    of_type: impl Fn(&FileType) -> bool,
-    f: impl Fn(&DirEntry, &str),
-) {
     let Ok(entries) = fs::read_dir(directory) else { return };
     for entry in entries.flatten().take(MAX_ENTRIES) {
         if deadline.is_some_and(|d| Instant::now() >= d) {
@@ -126,19 +95,15 @@ fn every(
         }
         let name = entry.file_name();
         match name.to_str() {
-            Some(name) if entry.file_type().is_ok_and(|t| of_type(&t)) => f(&entry, name),
+            Some(name) if entry.file_type().is_ok_and(|t| t.is_file()) => f(&entry, name),
             _ => {}
         }
     }
 }
 
 fn is_old(entry: &DirEntry) -> bool {
-    is_older(entry, LONG_AGO)
-}
-
-fn is_older(entry: &DirEntry, than: Duration) -> bool {
     let modified = entry.metadata().and_then(|m| m.modified());
-    modified.is_ok_and(|m| SystemTime::now().duration_since(m).is_ok_and(|age| age > than))
+    modified.is_ok_and(|m| SystemTime::now().duration_since(m).is_ok_and(|age| age > LONG_AGO))
 }
 
 /// Whether a recording can be made of the file at `path`.
@@ -157,7 +122,7 @@ mod tests {
     use super::*;
     use crate::liveness::own;
     use std::path::PathBuf;
-    use trace::place::{control_socket, unfinished_recording, unfinished_result, Owner};
+    use trace::place::{unfinished_recording, unfinished_result, Owner};
 
     fn folder(name: &str) -> PathBuf {
         let path = std::env::temp_dir().join(format!("gapprobe-leftovers-{name}-{}", std::process::id()));
@@ -268,39 +233,6 @@ mod tests {
             results(&dir, None);
             assert!(part.exists(), "not ours to remove");
         }
-        fs::remove_dir_all(&dir).unwrap();
-    }
-
-    #[test]
-    fn control_sockets_at_which_nobody_listens_go() {
-        let dir = folder("sockets");
-        let [own, dead, container, _] = owners();
-        let other = |start| Owner { start, ..dead };
-        let bind = |owner: &Owner| {
-            // an address has no room for both names
-            let listener = std::os::unix::net::UnixListener::bind(dir.join("s")).unwrap();
-            fs::rename(dir.join("s"), dir.join(control_socket(owner))).unwrap();
-            listener
-        };
-        let new = Owner { start: 7, ..container };
-        drop([&own, &dead, &container, &new].map(bind));
-        // by its pid it is over: another namespace of time. By its pid nobody knows: a container
-        let listens = [other(6), Owner { start: 8, ..container }];
-        let listeners = listens.each_ref().map(bind);
-        for owner in [&container, &listens[1]] {
-            two_days_ago(&dir.join(control_socket(owner)));
-        }
-        fs::write(dir.join(control_socket(&other(5))), "a file is none").unwrap();
-        std::os::unix::net::UnixListener::bind(dir.join("x.sock")).unwrap();
-        recordings(&dir, None);
-        let mut expected = [own, new, listens[0], listens[1], other(5)].map(|o| control_socket(&o)).to_vec();
-        expected.push("x.sock".to_owned());
-        expected.sort();
-        assert_eq!(names(&dir), expected);
-        drop(listeners);
-        recordings(&dir, None);
-        expected.retain(|name| !listens.iter().any(|o| control_socket(o) == *name));
-        assert_eq!(names(&dir), expected);
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -7,7 +7,5 @@ pub mod leftovers;
 pub mod liveness;
 pub mod procfs;
 pub mod retention;
-#[expect(unsafe_code, reason = "limits of a Unix socket need libc")]
-pub mod socket_probe;
 #[expect(unsafe_code, reason = "locks of an open file description need libc")]
 pub mod writer_lock;

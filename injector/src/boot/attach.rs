@@ -29,7 +29,7 @@ use crate::sources::marks::program::Capture;
 use crate::sources::{callers, hostpool, python};
 use crate::store::image::Image;
 use crate::store::Store;
-use crate::{control, flight, sampler, shutdown};
+use crate::{flight, sampler, shutdown};
 
 static ATTACH_NS: AtomicU64 = AtomicU64::new(0);
 static PREPARED: AtomicBool = AtomicBool::new(false);
@@ -307,7 +307,6 @@ fn begin_recording() {
         READY.set();
         if lifecycle::get() == lifecycle::State::Recording {
             drain::begin();
-            control::start();
             drain::run();
         }
     });

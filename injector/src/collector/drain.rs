@@ -35,7 +35,6 @@ use crate::sources::cupti::stolen_buffers::{Buffers, Unanswered};
 use crate::sources::cupti::warm_up::Front;
 use crate::sources::cupti::{arbiter, buffers, decode, flushing, session, streams, walk};
 use crate::sources::hostpool;
-use crate::sources::marks::outside;
 use crate::sources::marks::program::{Capture, Marks};
 use crate::sources::python::sites::Sites;
 use crate::store::Store;
@@ -142,6 +141,7 @@ impl Recorder {
         // the promise before the buffers: a flush that ends while we decode has given back buffers
         // we did not take
         self.delivered_to = flushing::complete_to();
+        self.header.held_until = writer::held_until(); // first: what it says is heeded
         self.capture.heed(now, &mut self.store);
         self.windows.round(
             now,
@@ -263,15 +263,6 @@ impl Recorder {
         }
     }
 
-    /// What is recorded without being asked for.
-    fn recorded(&self) -> outside::Recorded {
-        match () {
-            () if self.windows.have_ended() => outside::Recorded::NoMore,
-            () if self.capture.is_wanted() && self.windows.record_all() => outside::Recorded::All,
-            () => outside::Recorded::Part,
-        }
-    }
-
     /// The header, in the image; the file follows as fast as its disk lets it.
     fn stand(&mut self) {
         self.header.segments_used = self.store.begun();
@@ -390,7 +381,6 @@ pub(crate) fn begin() {
     if let Some(recorder) = RECORDER.lock().as_mut() {
         recorder.stand();
         writer::offer(&mut recorder.store, &recorder.header);
-        outside::set_recorded(recorder.recorded());
     }
 }
 
@@ -412,7 +402,6 @@ pub(crate) fn run() {
             if let Some((from, to)) = returned {
                 recorder.returned(from, to);
             }
-            outside::set_recorded(recorder.recorded());
             recorder.round();
             pause = recorder.callers.period(recorder.pace.pause_ms(clock::monotonic()));
         }

@@ -57,9 +57,9 @@ pub(crate) use step_clock::on_mark;
 use crate::hooks::imports;
 use crate::platform::settings::{Settings, Wish};
 use crate::platform::{clock, identity};
+use crate::recording::writer;
 use crate::sources::cupti::warm_up::{FirstOp, Front};
 use crate::sources::cupti::{choose, session};
-use crate::sources::marks::outside;
 use crate::sources::marks::program::Capture;
 use crate::store::Store;
 use between::Between;
@@ -211,7 +211,7 @@ impl Windows {
             }
             None => self.pauses.end(now),
         }
-        let is_asked = around.capture.is_the_programs() || outside::is_forced(now);
+        let is_asked = around.capture.is_the_programs() || writer::is_held(now);
         let wanted = !self.has_ended && (self.is_wanted(now) || is_asked);
         match self.phase {
             Phase::Open if !wanted => {
@@ -249,16 +249,6 @@ impl Windows {
             }
             _ => {}
         }
-    }
-
-    /// Is everything recorded, now and from now on?
-    pub(crate) fn record_all(&self) -> bool {
-        self.schedule == Schedule::All && self.is_open()
-    }
-
-    /// Is nothing recorded any more?
-    pub(crate) fn have_ended(&self) -> bool {
-        self.has_ended
     }
 
     /// Is everything recorded now?

@@ -48,8 +48,7 @@ pub(crate) fn private_directories() -> impl Iterator<Item = PathBuf> {
     local.map(move |root| place::folder(&root, uid))
 }
 
-/// This process, as it is told in the names of its files: one it has not finished, its control
-/// socket.
+/// This process, as it is told in the names of files it has not finished.
 pub(crate) fn owner() -> place::Owner {
     spool::liveness::own()
 }

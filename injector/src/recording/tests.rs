@@ -152,3 +152,29 @@ fn an_unfinished_file_names_this_process_and_a_sweep_leaves_it_alone() {
     mirror.remove();
     assert!(!unfinished.exists());
 }
+
+#[test]
+fn what_a_command_asks_for_stays_in_the_file_and_is_heeded_within_bounds() {
+    use std::os::unix::fs::FileExt;
+    let mut run = Run::new("hold");
+    let now = 7_000_000_000;
+    let standing = run.standing();
+    run.update(&standing);
+    assert_eq!(run.mirror.wanted_until(now), 0, "nobody asked");
+    let theirs = std::fs::File::options().write(true).open(&run.mirror.path).unwrap();
+    let mut heeded = |until: u64| {
+        theirs.write_all_at(&until.to_le_bytes(), HOLD_AT as u64).unwrap();
+        run.launch(100);
+        let standing = run.standing();
+        run.update(&standing);
+        run.mirror.wanted_until(now)
+    };
+    assert_eq!(heeded(now + 1), now + 1);
+    assert_eq!(heeded(now + LONGEST_HOLD), now + LONGEST_HOLD);
+    for (odd, why) in
+        [(now, "it is over"), (1, "long ago"), (now + LONGEST_HOLD + 1, "too far"), (u64::MAX, "noise")]
+    {
+        assert_eq!(heeded(odd), 0, "{why}");
+    }
+    run.mirror.remove();
+}

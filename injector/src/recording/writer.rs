@@ -62,6 +62,8 @@ struct Writer {
     cpu: AtomicU64,
     /// The file is made, or cannot be.
     made: Signal,
+    /// See [`held_until`].
+    held_until: AtomicU64,
 }
 
 static WRITER: Writer = Writer {
@@ -73,6 +75,7 @@ static WRITER: Writer = Writer {
     longest: AtomicU64::new(0),
     cpu: AtomicU64::new(0),
     made: Signal::new(),
+    held_until: AtomicU64::new(0),
 };
 
 /// Is an update that is under way wanted no more?
@@ -93,6 +96,17 @@ pub(crate) fn longest() -> u64 {
 /// CPU time of the thread, ns.
 pub(crate) fn cpu() -> u64 {
     WRITER.cpu.load(Ordering::Relaxed)
+}
+
+/// Until when a command of the same user wants recording to be held on whatever the program wants,
+/// CLOCK_MONOTONIC ns; 0: none does. It writes that into the file ([`trace::header::HOLD_AT`]).
+pub(crate) fn held_until() -> u64 {
+    WRITER.held_until.load(Ordering::Relaxed)
+}
+
+/// Does one now?
+pub(crate) fn is_held(now: u64) -> bool {
+    now < held_until()
 }
 
 /// A local disk takes so long at most; one that takes longer has its file later, or never.
@@ -188,6 +202,7 @@ fn run(making: &Making, mut mirror: Option<SpoolWriter>, image: Image) {
                 None => {}
             }
             WRITER.bytes.store(mirror.bytes, Ordering::Relaxed);
+            WRITER.held_until.store(mirror.wanted_until(began), Ordering::Relaxed);
         }
         if mirror.is_some() && !has_swept && WRITER.bytes.load(Ordering::Relaxed) > 0 {
             has_swept = true;

@@ -50,7 +50,7 @@ impl Job {
         let folders = std::fs::read_dir(self.folder.join("tmp")).expect("tmp").filter_map(Result::ok);
         let files =
             folders.flat_map(|f| std::fs::read_dir(f.path()).into_iter().flatten().filter_map(Result::ok));
-        let told = |p: &PathBuf| p.extension().is_none_or(|e| e != "gpr" && e != "sock");
+        let told = |p: &PathBuf| p.extension().is_none_or(|e| e != "gpr");
         files.map(|f| f.path()).filter(told).collect()
     }
 }

@@ -16,7 +16,6 @@ const FLOORS: [(&str, &[&str]); 6] = [
         &[
             "boot",
             "shutdown",
-            "control",
             "flight",
             "collector",
             "sampler",
@@ -30,10 +29,7 @@ const FLOORS: [(&str, &[&str]); 6] = [
         ],
     ),
     ("injector sources", &["cupti", "marks", "callers", "python", "hostpool", "memo", "above"]),
-    (
-        "analyzer/spool",
-        &["retention", "leftovers", "socket_probe", "fresh", "writer_lock", "liveness", "procfs", "elf"],
-    ),
+    ("analyzer/spool", &["retention", "leftovers", "fresh", "writer_lock", "liveness", "procfs", "elf"]),
     (
         "analyzer/verdict",
         &[

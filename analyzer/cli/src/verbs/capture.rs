@@ -1,32 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `gapprobe capture`: a window of a process that runs on. Cut out of its growing recording; where
 //! the program has recording switched off, the process is asked to hold it on meanwhile
-//! (`peer.rs`), which ends with this command, however it ends.
+//! (`hold.rs`), which ends with this command, however it ends.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use cli::live::{complete_to, RecordingState};
-use trace::control::{Answer, RecordingState as Told, Refusal, Request, MOST_MS};
-use trace::define::NO_CONTROL;
+use cli::live::{complete_to, has_ended, RecordingState};
 use trace::event::Unobserved;
+use trace::header::sources::GAVE_UP;
 use trace::header::state;
 use trace::setting;
-use trace::{Header, Recording, Total};
+use trace::{Header, Total};
 use verdict::analysis::{Step, StepSource};
 use verdict::output::report;
 use verdict::output::report::ReportOptions;
 use verdict::run::Span;
 use verdict::text::duration::long;
-use verdict::text::escape::word;
 use verdict::text::plural::counted;
 use verdict::timeline::kernels::KernelTable;
 use verdict::timeline::Observed;
 use verdict::{load_window, steps, Run, Window};
 
 use crate::verbs::exit::{Exit, Failure};
+use crate::verbs::hold::Hold;
 use crate::verbs::living::{self, header_now, Living};
-use crate::verbs::peer::Peer;
 use crate::verbs::recordings::FileSource;
 use crate::verbs::{figures, output, process, recover, talk};
 use crate::Outcome;
@@ -75,7 +73,7 @@ pub(crate) struct Args {
 
 fn window(text: &str) -> Result<Duration, String> {
     let time = figures::time(text)?;
-    if time.as_millis() > u128::from(MOST_MS) {
+    if time > MOST {
         return Err("at most 10m".to_owned());
     }
     Ok(time)
@@ -83,6 +81,8 @@ fn window(text: &str) -> Result<Duration, String> {
 
 /// Steps without being told.
 const STEPS: u32 = 20;
+/// Longest time that can be asked for.
+const MOST: Duration = Duration::from_secs(600);
 /// Longest time for steps without being told.
 const LONGEST: Duration = Duration::from_secs(60);
 /// What lies before the window is looked at for the period of the launches, ns.
@@ -99,11 +99,8 @@ const DOUBTED: u64 = 10_000_000_000;
 const LOOK: Duration = Duration::from_millis(250);
 /// How long records may take after the window's end: a flush, a round, a write.
 const DELIVERY: Duration = Duration::from_secs(3);
-/// A process that is stopped for so long is not waited for, ns: as long as for an answer over its
-/// control socket.
+/// A process that is stopped for so long is not waited for, ns: as long as for its answer (`Hold`).
 const STOPPED: u64 = 3_000_000_000;
-/// Recording is held on beyond the window by this, ms.
-const BEYOND_MS: u64 = 5_000;
 
 /// What came of the waiting.
 #[derive(Default)]
@@ -130,7 +127,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let directory = args.dir.clone().unwrap_or_else(recover::default_directory);
     output::is_directory(&directory, if args.dir.is_some() { "--dir" } else { setting::DIR })?;
     let mut capture =
-        Capture { args, target: &target, hold: None, elsewhere: false, begin: process::monotonic() };
+        Capture { args, target: &target, hold: None, gave_up: false, begin: process::monotonic() };
     let cut = match args.last {
         Some(time) => capture.last(&source, time)?,
         None => capture.next(&source)?,
@@ -182,9 +179,9 @@ struct Capture<'a> {
     args: &'a Args,
     target: &'a Living,
     /// Recording is held on for us as long as this lives.
-    hold: Option<Peer>,
-    /// Recording is off although the program wants it on.
-    elsewhere: bool,
+    hold: Option<Hold>,
+    /// Another profiler took the GPU's records.
+    gave_up: bool,
     /// The window begins here or later.
     begin: u64,
 }
@@ -206,7 +203,7 @@ impl Capture<'_> {
         let longest = self.longest().as_nanos() as u64;
         let mut header = self.header(source)?;
         self.refuse_stopped(&header)?;
-        self.hold_if_off(&header)?;
+        self.hold_if_off(source, &header)?;
         let begun = Instant::now();
         let mut pause = LOOK;
         loop {
@@ -216,7 +213,7 @@ impl Capture<'_> {
                 return Ok(self.until_stopped(complete_to(&header)));
             }
             self.refuse_stopped(&header)?;
-            self.hold_if_off(&header)?;
+            self.hold_if_off(source, &header)?;
             let ended =
                 RecordingState::of(&header, process::monotonic()) == RecordingState::Ending || !self.runs();
             if ended {
@@ -301,8 +298,8 @@ impl Capture<'_> {
 
     /// Why nothing at all was recorded.
     fn nothing(&self) -> &'static str {
-        match (self.elsewhere, self.hold.is_some()) {
-            (true, _) => "nothing was recorded in that time: another profiler holds the GPU's records",
+        match (self.gave_up, self.hold.is_some()) {
+            (true, _) => "nothing was recorded in that time: another profiler has taken the GPU's records",
             (_, true) => "nothing came although recording is on: it seems to use no GPU",
             _ => "nothing was recorded in that time (gapprobe ps shows how its recording stands)",
         }
@@ -371,48 +368,23 @@ impl Capture<'_> {
     }
 
     /// Where the program has recording switched off: has it held on from now to the window's end.
-    fn hold_if_off(&mut self, header: &Header) -> Result<(), Failure> {
+    fn hold_if_off(&mut self, source: &FileSource, header: &Header) -> Result<(), Failure> {
+        self.gave_up = header.sources & GAVE_UP != 0;
         if self.hold.is_some() || RecordingState::of(header, process::monotonic()) != RecordingState::Off {
             return Ok(());
         }
         let pid = self.target.header.pid;
-        let off = |why: String| {
+        let off = |why: &str| {
             Failure::new(Exit::Problem, format!("process {pid} has recording switched off, and {why}"))
         };
-        let mut peer = Peer::connect(self.target).map_err(|why| match self.no_control() {
-            Some(reason) => off(format!("has no control socket to ask for it ({reason})")),
-            None => off(why),
-        })?;
-        let silent = |why: String| if self.target.is_stopped() { self.stopped() } else { off(why) };
-        match peer.ask(Request::Status).map_err(silent)? {
-            Answer::Is(Told::On) => {
-                // another profiler holds the records: that is not ours to end. Or it was switched
-                // on just now
-                self.elsewhere = true;
-                return Ok(());
-            }
-            Answer::Is(Told::Off | Told::Held) => {}
-            Answer::Recording(_) | Answer::Refused(_) => return Err(off("refuses to say so".to_owned())),
+        if has_ended(source) {
+            return Err(off(NO_MORE));
         }
-        let ms = (self.longest().as_millis() as u64 + BEYOND_MS).min(MOST_MS);
-        match peer.ask(Request::Record(ms)).map_err(off)? {
-            Answer::Recording(since) => {
-                self.begin = self.begin.max(since);
-                self.hold = Some(peer);
-                Ok(())
-            }
-            Answer::Refused(Refusal::Ended) => Err(off(NO_MORE.to_owned())),
-            Answer::Refused(why) => Err(off(format!("refuses to switch it on ({})", why.word()))),
-            Answer::Is(_) => Err(off("gives no answer that fits".to_owned())),
-        }
-    }
-
-    /// Why the process has no control socket, where it says so.
-    fn no_control(&self) -> Option<String> {
-        let recording = Recording::open(&self.target.open().ok()?).ok()?;
-        let found =
-            recording.definitions.attributes().find(|a| a.0 == NO_CONTROL).map(|a| word(a.1).into_owned());
-        found
+        let silent = |why: String| if self.target.is_stopped() { self.stopped() } else { off(&why) };
+        let (hold, since) = Hold::begin(self.target).map_err(silent)?;
+        self.begin = self.begin.max(since);
+        self.hold = Some(hold);
+        Ok(())
     }
 }
 

@@ -117,6 +117,12 @@ pub(crate) fn open_at_once(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY).open(path)
 }
 
+/// Opens a file of ours to write into, without waiting and through no link.
+pub(crate) fn open_to_write(path: &Path) -> io::Result<File> {
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
+    OpenOptions::new().write(true).custom_flags(flags).open(path)
+}
+
 /// From now on a file size limit (`ulimit -f`) is an error of the write, not the end of this
 /// process. Not before a command is started: it would inherit this.
 pub(crate) fn survive_file_limit() {

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use trace::build::Builder;
 use trace::call::{pack, Class, RUNTIME};
-use trace::header::{state, HEADER_BYTES};
+use trace::header::{state, HEADER_BYTES, HOLD_AT};
 use trace::{Event, Header, Kind};
 
 use crate::place::Place;
@@ -79,7 +79,7 @@ impl Beating {
             if !is_off.load(Ordering::Relaxed) {
                 (header.gpu_complete_to, header.host_complete_to) = (header.last_write, header.last_write);
             }
-            file.write_all_at(&header.encode(), 0).unwrap();
+            file.write_all_at(&header.encode()[..HOLD_AT], 0).unwrap();
         };
         beat();
         let thread = std::thread::spawn(move || {

@@ -2,11 +2,8 @@
 //! Processes that run, seen from outside: `ps`, `top --once`, `capture`.
 
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixListener;
 
 use serde_json::Value;
-use trace::place::{control_socket, Owner};
 
 use crate::beating::{Beating, STEP};
 use crate::place::{code, err, follows_schema, out, recording, Place};
@@ -227,96 +224,25 @@ fn capture_says_who_is_not_recorded_and_what_cannot_be() {
     let output = place.run(&["capture", &pid(), "--seconds", "1"]);
     assert_eq!((code(&output), out(&output).as_str()), (1, ""));
     assert!(
-        err(&output).contains("has recording switched off, and it has no control socket"),
+        err(&output).contains("has recording switched off, and it does not answer (stopped?)"),
         "{}",
         err(&output)
     );
 }
 
 #[test]
-fn why_there_is_no_control_socket_is_told_where_the_recording_knows() {
-    let place = Place::new("capture-why");
-    let beating = Beating::new(&place, |b| b.attribute(trace::define::NO_CONTROL, "Too many open files"));
-    beating.switch_off();
-    let output = place.run(&["capture", &pid(), "--seconds", "1"]);
-    assert_eq!(code(&output), 1);
-    assert!(
-        err(&output).contains("no control socket to ask for it ('Too many open files')"),
-        "{}",
-        err(&output)
-    );
-}
-
-/// Listens as the process of a beating recording, and answers each line with what `answer` makes of
-/// it.
-fn listener(place: &Place, answer: impl Fn(&str) -> Vec<u8> + Send + 'static) {
-    let owner: Owner = spool::liveness::own();
-    let short = place.0.join("s");
-    let listener = UnixListener::bind(&short).unwrap();
-    fs::rename(short, place.private().join(control_socket(&owner))).unwrap();
-    std::thread::spawn(move || {
-        for stream in listener.incoming().flatten() {
-            let mut reader = BufReader::new(&stream);
-            let mut line = String::new();
-            while reader.read_line(&mut line).is_ok_and(|n| n > 0) {
-                if (&stream).write_all(&answer(&line)).is_err() {
-                    break; // it hung up
-                }
-                line.clear();
-            }
-        }
-    });
-}
-
-#[test]
-fn answers_that_are_none_are_not_believed() {
-    let odd: [(&str, &[u8], &str); 4] = [
-        ("noise", &[0xff; 300], "of another version"),
-        ("http", b"HTTP/1.1 400 Bad Request\r\n\r\n", "of another version"),
-        ("refusal", b"gapprobe/1 error unknown\n", "refuses to say so"),
-        ("odd", b"gapprobe/1 ok recording 7\n", "refuses to say so"),
-    ];
-    for (name, answer, wanted) in odd {
-        let place = Place::new(&format!("peer-{name}"));
-        let beating = Beating::new(&place, |_| {});
-        beating.switch_off();
-        listener(&place, move |_| answer.to_vec());
-        let output = place.run(&["capture", &pid(), "--seconds", "1"]);
-        assert_eq!(code(&output), 1, "{name}");
-        assert!(err(&output).contains(wanted), "{name}: {}", err(&output));
-    }
-}
-
-#[test]
-fn a_socket_that_is_not_the_processs_own_is_not_used() {
-    let place = Place::new("peer-planted");
+fn nothing_is_written_into_a_recording_that_others_could_have_put_there() {
+    use std::os::unix::fs::PermissionsExt;
+    let place = Place::new("capture-open");
     let beating = Beating::new(&place, |_| {});
     beating.switch_off();
-    let name = place.private().join(control_socket(&spool::liveness::own()));
-    let says = |wanted: &str| {
-        let output = place.run(&["capture", &pid(), "--seconds", "1"]);
-        assert!(code(&output) == 1 && err(&output).contains(wanted), "{}", err(&output));
-    };
-    fs::write(&name, "").unwrap();
-    says("is no socket of yours");
-    fs::remove_file(&name).unwrap();
-    let elsewhere = place.0.join("s");
-    let _listener = UnixListener::bind(&elsewhere).unwrap();
-    std::os::unix::fs::symlink(&elsewhere, &name).unwrap();
-    says("is no socket of yours");
-    fs::remove_file(&name).unwrap();
-    // who listens is another process of ours
-    let script =
-        "import os, socket, sys, time; os.chdir(sys.argv[1]); s = socket.socket(socket.AF_UNIX); s.bind('p')
-s.listen(); os.rename('p', sys.argv[2]); print('ready', flush=True); time.sleep(60)";
-    let mut python = std::process::Command::new("python3")
-        .args(["-c", script, place.private().to_str().unwrap(), name.to_str().unwrap()])
-        .stdout(std::process::Stdio::piped())
-        .spawn()
-        .unwrap();
-    BufReader::new(python.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
-    says(&format!("another process ({}) listens at its control socket", python.id()));
-    python.kill().unwrap();
-    python.wait().unwrap();
-    says("nobody listens at its control socket");
+    fs::set_permissions(place.private(), fs::Permissions::from_mode(0o755)).unwrap();
+    let output = place.run(&["capture", beating.path.to_str().unwrap(), "--seconds", "1"]);
+    assert!(code(&output) == 1 && err(&output).contains("is open to other users"), "{}", err(&output));
+    // (a link in a folder of ours leads to a file that may be anybody's)
+    fs::set_permissions(place.private(), fs::Permissions::from_mode(0o700)).unwrap();
+    let link = place.private().join("link.gpr");
+    std::os::unix::fs::symlink(&beating.path, &link).unwrap();
+    let output = place.run(&["capture", link.to_str().unwrap(), "--seconds", "1"]);
+    assert!(code(&output) == 1 && err(&output).contains("cannot be asked for it"), "{}", err(&output));
 }

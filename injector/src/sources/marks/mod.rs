@@ -3,6 +3,5 @@
 //! What the program says of itself: steps, ranges, capture on and off, NVTX.
 
 pub(crate) mod nvtx;
-pub(crate) mod outside;
 pub(crate) mod program;
 pub(crate) mod ranges;

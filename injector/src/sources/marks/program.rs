@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use trace::define::TrackInfo;
 use trace::event::{Event, Kind, Unobserved};
 
-use super::outside;
 use crate::platform::{clock, lifecycle, ticks};
+use crate::recording::writer;
 use crate::ring::{Tag, SLOT_WORDS};
 use crate::sources::marks::ranges::{self, Ranges};
 use crate::sources::{above, hostpool};
@@ -94,7 +94,7 @@ impl Switches {
 pub(crate) struct Capture {
     off_since: Option<u64>,
     /// The program wants nothing recorded (what is recorded all the same, by
-    /// [`outside::force_until`], is no such span); it is between two windows.
+    /// [`writer::held_until`], is no such span); it is between two windows.
     off: [bool; 2],
     /// Why nothing is wanted, while nothing is: was it the program?
     by_the_program: bool,
@@ -145,28 +145,23 @@ impl Capture {
         self.off_since
     }
 
-    /// Does the program want anything recorded?
-    pub(crate) fn is_wanted(&self) -> bool {
-        !self.off[0]
-    }
-
     /// The program wants recording on or off from `now`.
     pub(crate) fn switch(&mut self, on: bool, now: u64, store: &mut Store) {
         self.is_the_programs = true;
         self.off[0] = !on;
-        self.set(outside::is_forced(now), now, store);
+        self.set(writer::is_held(now), now, store);
     }
 
     /// A window begins (`on`) or ends `now`.
     pub(crate) fn window(&mut self, on: bool, now: u64, store: &mut Store) {
         self.off[1] = !on;
-        self.set(outside::is_forced(now), now, store);
+        self.set(writer::is_held(now), now, store);
     }
 
-    /// Recording is held on from outside, or no more ([`outside::force_until`]).
+    /// Recording is held on from outside, or no more ([`writer::held_until`]).
     pub(crate) fn heed(&mut self, now: u64, store: &mut Store) {
         if self.off[0] {
-            self.set(outside::is_forced(now), now, store);
+            self.set(writer::is_held(now), now, store);
         }
     }
 
@@ -259,18 +254,18 @@ mod tests {
     fn what_is_held_on_from_outside_ends_with_its_time_and_the_programs_own_wish_stays() {
         let mut store = Store::new(Image::map(64 * 32 * 1024).unwrap());
         let mut capture = Capture::waiting_since(10);
-        // by hand what `heed` does with `is_forced`: the word itself is the whole process's
+        // by hand what `heed` does with `is_held`: the word itself is the whole process's
         capture.set(true, 30, &mut store);
-        assert!(!capture.covers(20) && !capture.covers(29) && capture.covers(30) && !capture.is_wanted());
+        assert!(!capture.covers(20) && !capture.covers(29) && capture.covers(30) && capture.off[0]);
         capture.set(false, 40, &mut store);
         assert!(capture.covers(39) && !capture.covers(40), "what came before the end is still wanted");
         capture.set(true, 50, &mut store);
         capture.switch(true, 55, &mut store);
-        assert!(capture.is_wanted() && capture.covers(52) && capture.off_since().is_none());
+        assert!(!capture.off[0] && capture.covers(52) && capture.off_since().is_none());
         capture.heed(60, &mut store);
         assert!(capture.is_on(), "the program wants it");
         capture.switch(false, 70, &mut store);
-        assert!(!capture.is_wanted() && !capture.covers(75) && capture.covers(69));
+        assert!(capture.off[0] && !capture.covers(75) && capture.covers(69));
     }
 
     #[test]

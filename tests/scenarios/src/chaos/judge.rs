@@ -168,9 +168,7 @@ fn is_tidy(plan: &Plan, with: &Played, truths: &[Truth], failures: &mut Vec<Stri
         if killed && name.starts_with("gapprobe-attaching-") {
             continue;
         }
-        // the control socket of a process that was killed is named by it alone
-        let at = if name.ends_with(".sock") { 0 } else { 2 };
-        let whose = name.trim_start_matches('.').split('-').nth(at).unwrap_or("");
+        let whose = name.trim_start_matches('.').split('-').nth(2).unwrap_or("");
         if !pids.contains(whose) {
             failures.push(format!("a file of no process that used CUDA: {name}"));
         }

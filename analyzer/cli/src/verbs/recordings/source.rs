@@ -50,6 +50,11 @@ impl FileSource {
         Ok(FileSource { path: path.to_owned(), file, opened: meta.len(), identity: (meta.dev(), meta.ino()) })
     }
 
+    /// Is that the same file?
+    pub(crate) fn is(&self, other: &fs::Metadata) -> bool {
+        (other.dev(), other.ino()) == self.identity
+    }
+
     /// Is its process still there?
     pub(crate) fn life(&self, header: &Header) -> Life {
         writer_lock::life(&self.file, header)
@@ -58,7 +63,7 @@ impl FileSource {
     /// Claims the recording for this process until the source is dropped; `false` where another
     /// process reports it just now, or has done so and removed it.
     pub(crate) fn claim(&self) -> bool {
-        let still = || fs::metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.identity);
+        let still = || fs::metadata(&self.path).is_ok_and(|m| self.is(&m));
         process::claim(&self.file) == Claim::Ours && still()
     }
 
