@@ -17,6 +17,7 @@ use crate::boot::copies;
 use crate::collector::drain::{self, Recorder};
 use crate::collector::flush;
 use crate::duty_cycle::{self, Windows};
+use crate::hooks::dlsym::{self, Answers};
 use crate::hooks::opened::{self, Watched};
 use crate::platform::settings::{self, Settings};
 use crate::platform::threads::{self, spawn_quietly, Signal};
@@ -89,6 +90,7 @@ pub(crate) fn constructor() {
     // (loaded late, by the driver say, it is too late for that, and the loader's lock is held while
     // others may wait for it)
     let is_alone = is_only_thread();
+    dlsym::set(Answers { of_cupti: reroute::in_place_of, of_driver: duty_cycle::dlsym_hook::in_place_of });
     if is_alone {
         duty_cycle::static_cudart::lead();
     }
@@ -231,7 +233,6 @@ pub(crate) fn initialize() {
         before_unload: drain::before_unload,
         settle: drain::settle,
         while_nobody_launches: duty_cycle::safepoint::alone,
-        launch_of: duty_cycle::dlsym_hook::in_place_of,
     });
     lifecycle::set(lifecycle::State::Attached);
     register_leaving();

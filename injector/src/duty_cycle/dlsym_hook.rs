@@ -16,8 +16,8 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::driver::{ASKED, LAUNCHES};
-use crate::hooks::imports;
 use crate::hooks::slots::Lead;
+use crate::hooks::{dlsym, imports};
 use crate::platform::guard::guard;
 use crate::platform::settings;
 use crate::platform::{lifecycle, loader};
@@ -147,22 +147,6 @@ fn is_wanted() -> bool {
     lifecycle::get() != lifecycle::State::Inert && (LEADS.load(Ordering::Acquire) || by_settings())
 }
 
-imports::dlsym_entry!(dlsym_of_launcher, "gapprobe_dlsym_of_launcher", dlsym_with_handle);
-
-/// A launcher asks a library that it opened. What is not the very function that ours hands on to it
-/// gets as it is.
-unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    // SAFETY: the launcher's own arguments to dlsym.
-    let found = unsafe { libc::dlsym(handle, name) };
-    if found.is_null() || name.is_null() {
-        return found;
-    }
-    guard(found, || {
-        // SAFETY: dlsym just read it as a C string.
-        in_place_of(unsafe { CStr::from_ptr(name) }, found).unwrap_or(found)
-    })
-}
-
 /// Are launchers led here? (Windows are used.)
 static LEADS: AtomicBool = AtomicBool::new(false);
 
@@ -193,15 +177,8 @@ impl imports::Rewrite for Launchers<'_> {
     }
 
     fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
-        dlsym_in_slot(name, now, own)
+        dlsym::in_slot_of_launcher(name, now, own)
     }
-}
-
-/// What is to stand in a slot of an object that is led here.
-pub(super) fn dlsym_in_slot(name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
-    // (not of an object that is not relocated yet, and not where somebody else has it)
-    let is_plain = || now == libc::dlsym as *const () as usize || own.contains(&(now as u64));
-    (name == b"dlsym" && is_plain()).then_some(dlsym_of_launcher as *const () as usize)
 }
 
 #[cfg(test)]

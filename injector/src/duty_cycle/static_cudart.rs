@@ -15,8 +15,7 @@ use std::os::unix::fs::FileExt;
 
 use spool::elf::Head;
 
-use super::dlsym_hook;
-use crate::hooks::imports;
+use crate::hooks::{dlsym, imports};
 use crate::platform::loader;
 
 /// Leads them. In the constructor.
@@ -25,7 +24,7 @@ pub(crate) fn lead() {
     imports::rewrite(&mut LinkedIn);
 }
 
-/// Elsewhere `dlsym` in the place of the program's cannot tell who asks ([`imports::dlsym_entry`]).
+/// Elsewhere `dlsym` in the place of the program's cannot tell who asks (`hooks::dlsym`).
 #[cfg(not(target_arch = "x86_64"))]
 pub(crate) fn lead() {}
 
@@ -43,7 +42,7 @@ impl imports::Rewrite for LinkedIn {
     }
 
     fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
-        dlsym_hook::dlsym_in_slot(name, now, own)
+        dlsym::in_slot_of_launcher(name, now, own)
     }
 }
 

@@ -43,42 +43,6 @@ const ADDRESS_SLOTS: &[u32] = &[6, 7, 1];
 #[cfg(not(target_arch = "x86_64"))]
 const ADDRESS_SLOTS: &[u32] = &[1025, 1026, 257];
 
-/// `$name`: what stands in place of `dlsym` in a slot. RTLD_DEFAULT (0) and RTLD_NEXT (-1) mean the
-/// scope of whoever calls, which dlsym tells by its return address: they jump on to the real one,
-/// so that it is still the object's own. All else goes to `$with_handle`.
-#[cfg(target_arch = "x86_64")]
-macro_rules! dlsym_entry {
-    ($name:ident, $symbol:literal, $with_handle:ident) => {
-        std::arch::global_asm!(
-            concat!(".globl ", $symbol),
-            concat!(".hidden ", $symbol),
-            concat!(".type ", $symbol, ",@function"),
-            ".p2align 4",
-            concat!($symbol, ":"),
-            ".cfi_startproc",
-            "lea rax, [rdi + 1]",
-            "cmp rax, 1",
-            "jbe 2f",
-            "jmp {with_handle}",
-            "2: jmp qword ptr [rip + dlsym@GOTPCREL]",
-            ".cfi_endproc",
-            concat!(".size ", $symbol, ", . - ", $symbol),
-            with_handle = sym $with_handle,
-        );
-        extern "C" {
-            #[link_name = $symbol]
-            fn $name(handle: *mut c_void, name: *const c_char) -> *mut c_void;
-        }
-    };
-}
-#[cfg(not(target_arch = "x86_64"))]
-macro_rules! dlsym_entry {
-    ($name:ident, $symbol:literal, $with_handle:ident) => {
-        use $with_handle as $name;
-    };
-}
-pub(crate) use dlsym_entry;
-
 /// Who leads slots elsewhere. Called with the loader's lock held: no dlopen, no dlsym, no
 /// allocation (see `heap`).
 pub(crate) trait Rewrite {

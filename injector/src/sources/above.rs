@@ -2,7 +2,6 @@
 // HOT
 //! What the rooms above are told from here: functions that `boot` sets before anything happens.
 
-use std::ffi::{c_void, CStr};
 use std::sync::OnceLock;
 
 /// See above.
@@ -20,8 +19,6 @@ pub(crate) struct Above {
     /// Does this while no thread is inside a launch that is seen; not at all where none ends in
     /// time. COLD.
     pub(crate) while_nobody_launches: fn(fn()),
-    /// Ours for a launch of the driver's that `dlsym` found. COLD.
-    pub(crate) launch_of: fn(&CStr, *mut c_void) -> Option<*mut c_void>,
 }
 
 static ABOVE: OnceLock<Above> = OnceLock::new();

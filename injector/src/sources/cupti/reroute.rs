@@ -3,7 +3,7 @@
 //! Clients that find CUPTI by `dlsym` (XLA's plugin, Triton's Proton, ctypes) do not reach our
 //! exported wrappers, and cannot be stepped aside for: measured with JAX 0.11 on the H200, XLA
 //! registers its buffers, gets ours back, frees them and dies of `free(): invalid pointer`. So in
-//! these libraries, and in no other, the import of `dlsym` is pointed at [`dlsym_of_client`], which
+//! these libraries, and in no other, the import of `dlsym` is pointed at ours (`hooks::dlsym`), which
 //! hands out our wrappers for the names we wrap and the real thing for all others; and our launches
 //! for the driver's (`duty_cycle::dlsym_hook`), which XLA finds in the same way.
 //!
@@ -12,7 +12,7 @@
 //! Proton, which was given wrappers around one and functions of the other, died (H100, SIGSEGV;
 //! that this was why is likely, not traced).
 
-use std::ffi::{c_char, c_void, CStr};
+use std::ffi::{c_void, CStr};
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -20,28 +20,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use super::{arbiter, choose, session, wrappers, xla};
-use crate::hooks::imports;
-use crate::platform::guard::guard;
+use crate::hooks::{dlsym, imports};
 use crate::platform::loader;
-use crate::sources::above;
 use crate::sources::cupti::neighbours;
 
-imports::dlsym_entry!(dlsym_of_client, "gapprobe_dlsym_of_client", dlsym_with_handle);
-
-/// A client asks a library that it opened.
-unsafe extern "C" fn dlsym_with_handle(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    // SAFETY: the client's own arguments to dlsym.
-    let real = unsafe { libc::dlsym(handle, name) };
-    if real.is_null() || name.is_null() {
-        return real;
-    }
-    // SAFETY: dlsym just read it as a C string.
-    let name = unsafe { CStr::from_ptr(name) };
-    let launch = guard(None, || above::get().and_then(|above| (above.launch_of)(name, real)));
-    let hand_out = || wrapper_of(name).or_else(|| of_our_copy(name, real)).or(launch).unwrap_or(real);
-    // the real function, handed out after a fault of ours, would let the client free our buffers:
-    // neither can fail
-    guard(None, || Some(hand_out())).unwrap_or_else(hand_out)
+/// Ours for what a client found; [`crate::hooks::dlsym`] asks.
+pub(crate) fn in_place_of(name: &CStr, found: *mut c_void) -> Option<*mut c_void> {
+    wrapper_of(name).or_else(|| of_our_copy(name, found))
 }
 
 /// The function of this name in the libcupti that we attached to, where the client would have got
@@ -149,11 +134,10 @@ fn lead(proton: bool, keeps_its_own: bool) {
             if name != b"dlsym" {
                 return None;
             }
-            // the loader has still to add the object's base to what stands there: it would to ours
-            let is_relocated = now as u64 >= own.end.saturating_sub(own.start);
-            self.all_ask_us &= is_relocated;
+            let hook = dlsym::in_slot_of_client(now, own);
+            self.all_ask_us &= hook.is_some();
             self.lacks_slot = false;
-            is_relocated.then_some(dlsym_of_client as *const () as usize)
+            hook
         }
     }
     let mut clients = Clients { keeps_its_own, all_ask_us: true, lacks_slot: false };
