@@ -4,6 +4,8 @@
 //! can, what cannot be had is said, and `gapprobe doctor` names it. Each in a namespace of its own
 //! (`unshare`).
 
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use gapprobe_scenarios::built::{built, preload, root};
@@ -102,5 +104,94 @@ fn in_a_user_namespace_and_one_of_processes_all_is_as_outside() {
     ] {
         assert!(container.record(name).contains(" Trace: "), "{name}");
         assert_eq!(container.doctor(name, "recording"), "", "{name}");
+    }
+}
+
+/// An image from scratch: the program, the driver's libraries, us, and what the loader needs for
+/// them. No shell, no `/tmp`, no interpreter; `/proc`, as every runtime mounts it.
+struct Image(PathBuf);
+
+impl Drop for Image {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Image {
+    fn new() -> Image {
+        let image = Image(built().scratch.join(format!("image-{}", std::process::id())));
+        let sim = built().sim.join("13.0");
+        let files = ["loop", "libcudart.so.13", "libcuda.so.1", "libcupti.so.13"].map(|f| sim.join(f));
+        let command = built().installed(&image.0);
+        std::fs::create_dir_all(image.0.join("proc")).expect("a folder");
+        for file in &files {
+            let name = file.file_name().expect("a name");
+            std::fs::copy(file, image.0.join(name)).expect("a copy");
+        }
+        let ours = [command, image.0.join("libgapprobe.so")];
+        let needs = Command::new("ldd").args(&files).args(&ours).output().expect("ldd");
+        for library in
+            String::from_utf8_lossy(&needs.stdout).split_whitespace().filter(|w| w.starts_with("/lib"))
+        {
+            let to = image.0.join(&library[1..]);
+            std::fs::create_dir_all(to.parent().expect("a folder")).expect("a folder");
+            std::fs::copy(library, to).expect("a copy");
+        }
+        image
+    }
+
+    /// Runs a program of the image's, as its only file that can be run is run.
+    fn run(&self, words: &[&str], preload: &str) -> Output {
+        let mut command = Command::new(words[0]);
+        command.args(&words[1..]).env_clear().env("LD_LIBRARY_PATH", "/").env("LD_PRELOAD", preload);
+        let path = |p: &Path| std::ffi::CString::new(p.as_os_str().as_encoded_bytes()).expect("a path");
+        let (root, proc) = (path(&self.0), path(&self.0.join("proc")));
+        let enter = move || {
+            // SAFETY: C strings and numbers; the child has one thread, and a namespace of its own
+            // from the first call on.
+            let done = unsafe {
+                libc::unshare(libc::CLONE_NEWNS) == 0
+                    && libc::mount(
+                        c"none".as_ptr(),
+                        c"/".as_ptr(),
+                        std::ptr::null(),
+                        libc::MS_REC | libc::MS_PRIVATE,
+                        std::ptr::null(),
+                    ) == 0
+                    && libc::mount(c"proc".as_ptr(), proc.as_ptr(), c"proc".as_ptr(), 0, std::ptr::null())
+                        == 0
+                    && libc::chroot(root.as_ptr()) == 0
+                    && libc::chdir(c"/".as_ptr()) == 0
+            };
+            if done {
+                Ok(())
+            } else {
+                Err(std::io::Error::last_os_error())
+            }
+        };
+        // SAFETY: `enter` allocates nothing and takes no lock.
+        unsafe { command.pre_exec(enter) };
+        command.output().expect("it is entered")
+    }
+}
+
+#[test]
+fn in_an_image_without_a_shell_the_program_is_recorded_and_doctor_looks_around() {
+    let image = Image::new();
+    let words = ["/loop", "60", "10", "50"];
+    let (alone, with) = (image.run(&words, ""), image.run(&words, "/libgapprobe.so"));
+    let stderr = String::from_utf8_lossy(&with.stderr).into_owned();
+    assert!(alone.status.success() && with.status.success(), "{stderr}");
+    assert_eq!(with.stdout, alone.stdout, "{stderr}");
+    assert!(stderr.starts_with("gapprobe: ") && stderr.contains(" Trace: "), "{stderr}");
+    let doctor = image.run(&["/gapprobe", "doctor"], "");
+    let text = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    for (is, what) in [
+        ("ok", "cupti      13 (/libcupti.so.13)"),
+        ("problem", "recording  /tmp: No such file or directory"),
+        ("ok", "traces     /"),
+        ("note", "library    /libgapprobe.so (not tried: no `true` here)"),
+    ] {
+        assert!(text.lines().any(|l| l.starts_with(is) && l.contains(what)), "{what}: {text}");
     }
 }

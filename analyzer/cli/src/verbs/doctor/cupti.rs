@@ -109,7 +109,9 @@ fn found() -> Vec<Cupti> {
         found.extend(cupti_in(&toolkit.join("extras/CUPTI/lib64")));
         found.extend(cupti_in(&toolkit.join("targets/x86_64-linux/lib")));
     }
-    if let Some(path) = find_library("libcupti.so") {
+    // (an image that only runs programs has no libcupti.so without a number)
+    let names = ["libcupti.so.13", "libcupti.so.12", "libcupti.so.11.8"];
+    if let Some(path) = names.into_iter().find_map(find_library) {
         found.extend(path.parent().and_then(cupti_in));
     }
     found
