@@ -127,6 +127,10 @@ class Events:
             return read(file)
 
 
+#: What has a property of its own.
+_USUAL = ("steps", "gaps", "cuda_gpu_kern_sum")
+
+
 class Run:
     """A trace that was read. Tables are made when they are asked for first."""
 
@@ -157,8 +161,11 @@ class Run:
     def table(self, report):
         """Any report of `gapprobe stats --list`."""
         if report not in self._tables:
-            told = json.loads(run_command("stats", self.path, "-r", report, "--format", "json", "--limit", "0"))
-            self._tables[report] = Table(told if isinstance(told, list) else told[report])
+            # (a trace is read anew each time: the usual ones come together)
+            reports = _USUAL if report in _USUAL else (report,)
+            asked = [word for name in reports for word in ("-r", name)]
+            told = json.loads(run_command("stats", self.path, *asked, "--format", "json", "--limit", "0"))
+            self._tables.update((name, Table(told[name])) for name in reports)
         return self._tables[report]
 
     def __repr__(self):

@@ -99,6 +99,21 @@ class Files(unittest.TestCase):
             done = subprocess.run([sys.executable, "-m", "gapprobe", "explain", "GP101"], env=full, stdout=subprocess.PIPE)
             self.assertEqual((done.returncode, done.stdout), (5, b"explain GP101\n"))
 
+    def test_the_usual_tables_come_with_one_reading(self):
+        with tempfile.TemporaryDirectory() as folder:
+            script = os.path.join(folder, "gapprobe")
+            analysis = '{"line": "", "evidence": [], "verdict": {"code": "GP190", "cause": "GPU-BOUND", "confidence": "high", "share": 0, "site": null, "step_ns": null, "predicted_ns": null}}'
+            tables = '{"steps": [{"step": 0}], "gaps": [], "cuda_gpu_kern_sum": [{"name": "k"}]}'
+            with open(script, "w") as file:
+                file.write("#!/bin/sh\necho $1 >> %s/calls\n[ $1 = stats ] && echo '%s' || echo '%s'\n" % (folder, tables, analysis))
+            os.chmod(script, 0o755)
+            code = "import gapprobe; r = gapprobe.load('t'); print(len(r.steps), len(r.gaps), r.kernels[0]['name'], r.table('steps') is r.steps)"
+            full = dict(os.environ, PYTHONPATH=str(PACKAGE), GAPPROBE_HOME=folder)
+            done = subprocess.run([sys.executable, "-c", code], env=full, stdout=subprocess.PIPE)
+            self.assertEqual(done.stdout, b"1 0 k True\n")
+            with open(os.path.join(folder, "calls")) as file:
+                self.assertEqual(file.read(), "analyze\nstats\n")
+
 
 if __name__ == "__main__":
     unittest.main()

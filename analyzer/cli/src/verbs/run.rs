@@ -44,10 +44,10 @@ pub(crate) struct Args {
     /// The library to inject [default: libgapprobe.so beside this command or in ../lib]
     #[arg(long, value_name = "FILE")]
     lib: Option<PathBuf>,
-    /// Host memory for rings and buffers, MB
+    /// Host memory for rings and buffers, MB (64 to 65536)
     #[arg(long, value_name = "MB", value_parser = clap::value_parser!(u32).range(64..=65536))]
     max_mb: Option<u32>,
-    /// Longest time the end of the program may be held up, ms
+    /// Longest time the end of the program may be held up, ms (0 to 600000)
     #[arg(long, value_name = "MS", value_parser = clap::value_parser!(u32).range(0..=600_000))]
     exit_ms: Option<u32>,
     /// When recording begins
