@@ -146,28 +146,24 @@ impl Image {
         command.args(&words[1..]).env_clear().env("LD_LIBRARY_PATH", "/").env("LD_PRELOAD", preload);
         let path = |p: &Path| std::ffi::CString::new(p.as_os_str().as_encoded_bytes()).expect("a path");
         let (root, proc) = (path(&self.0), path(&self.0.join("proc")));
+        // the child has one thread, and a namespace of its own from the first call on
         let enter = move || {
-            // SAFETY: C strings and numbers; the child has one thread, and a namespace of its own
-            // from the first call on.
-            let done = unsafe {
-                libc::unshare(libc::CLONE_NEWNS) == 0
-                    && libc::mount(
-                        c"none".as_ptr(),
-                        c"/".as_ptr(),
-                        std::ptr::null(),
-                        libc::MS_REC | libc::MS_PRIVATE,
-                        std::ptr::null(),
-                    ) == 0
-                    && libc::mount(c"proc".as_ptr(), proc.as_ptr(), c"proc".as_ptr(), 0, std::ptr::null())
-                        == 0
-                    && libc::chroot(root.as_ptr()) == 0
-                    && libc::chdir(c"/".as_ptr()) == 0
+            let none = std::ptr::null::<libc::c_void>();
+            let private = libc::MS_REC | libc::MS_PRIVATE;
+            let done = |result: i32| match result {
+                0 => Ok(()),
+                _ => Err(std::io::Error::last_os_error()),
             };
-            if done {
-                Ok(())
-            } else {
-                Err(std::io::Error::last_os_error())
-            }
+            // SAFETY: takes a number.
+            done(unsafe { libc::unshare(libc::CLONE_NEWNS) })?;
+            // SAFETY: C strings, a number, no data.
+            done(unsafe { libc::mount(c"none".as_ptr(), c"/".as_ptr(), none.cast(), private, none) })?;
+            // SAFETY: C strings, a number, no data.
+            done(unsafe { libc::mount(c"proc".as_ptr(), proc.as_ptr(), c"proc".as_ptr(), 0, none) })?;
+            // SAFETY: a C string.
+            done(unsafe { libc::chroot(root.as_ptr()) })?;
+            // SAFETY: a C string.
+            done(unsafe { libc::chdir(c"/".as_ptr()) })
         };
         // SAFETY: `enter` allocates nothing and takes no lock.
         unsafe { command.pre_exec(enter) };

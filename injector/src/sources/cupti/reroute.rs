@@ -3,7 +3,7 @@
 //! Clients that find CUPTI by `dlsym` (XLA's plugin, Triton's Proton, ctypes) do not reach our
 //! exported wrappers, and cannot be stepped aside for: measured with JAX 0.11 on the H200, XLA
 //! registers its buffers, gets ours back, frees them and dies of `free(): invalid pointer`. So in
-//! these libraries, and in no other, the import of `dlsym` is pointed at ours (`hooks::dlsym`), which
+//! these libraries, and in no other, the import of `dlsym` leads to ours (`hooks::dlsym`), which
 //! hands out our wrappers for the names we wrap and the real thing for all others; and our launches
 //! for the driver's (`duty_cycle::dlsym_hook`), which XLA finds in the same way.
 //!
