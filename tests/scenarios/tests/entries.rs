@@ -81,8 +81,9 @@ fn no_body_is_without_its_guard() {
             let body = lines[from..=to].join("\n");
             let body = body.split_once('{').expect("a body").1;
             let is_empty = body.trim() == "}";
-            let is_caught = body.contains("catch_unwind"); // the guard itself
-                                                           // all it does is to call one that is guarded
+            // the guard itself
+            let is_caught = body.contains("catch_unwind");
+            // all it does is to call one that is guarded
             let hands_on = ["unsafe { on_callback(", "unsafe { asked("].iter().any(|c| body.contains(c));
             // the clock: a load and libc's own function, which every reading of the time goes
             // through
