@@ -294,16 +294,17 @@ impl SpoolWriter {
     /// Until when a command wants recording to be held on, CLOCK_MONOTONIC ns; 0: none does, or
     /// what stands there is no such time.
     fn wanted_until(&self, now: u64) -> u64 {
+        if !self.is_ours() {
+            return 0;
+        }
         let mut word = [0u8; 8];
         let (out, at) = (word.as_mut_ptr().cast(), HOLD_AT as libc::off_t);
         // SAFETY: a buffer and its length.
         let n = unsafe { libc::pread(self.file.as_raw_fd(), out, word.len(), at) };
         let until = u64::from_le_bytes(word);
-        let is_one = n == 8 && self.is_ours() && until > now && until - now <= LONGEST_HOLD;
-        if is_one {
-            until
-        } else {
-            0
+        match n == 8 && until > now && until - now <= LONGEST_HOLD {
+            true => until,
+            false => 0,
         }
     }
 

@@ -17,11 +17,12 @@ use crate::verbs::living::{header_now, Living};
 use crate::verbs::process;
 use crate::verbs::recordings::{self, FileSource};
 
-/// Between two words.
+/// Between two writes.
 const RENEWAL: Duration = Duration::from_millis(500);
-/// Each holds for so long, ns.
+/// Each holds recording on for so long, ns.
 const AHEAD: u64 = 3_000_000_000;
-/// The last one: until another command, which holds recording on as well, has written its next.
+/// The last one holds it on for so long, ns: until another command that does the same has written
+/// its next.
 const LAST: u64 = 1_000_000_000;
 /// Longest wait for the process to heed it: it looks every 50 ms.
 const ANSWER: Duration = Duration::from_secs(3);
@@ -96,7 +97,8 @@ impl Word {
         Ok(Word { source, file, shown })
     }
 
-    /// From the process's last word on: its clock may be another than ours (a container).
+    /// Counted from when the header was last written: the process's clock may be another than ours
+    /// (a container).
     fn write(&self, ahead: u64) -> Result<(), String> {
         let header = header_now(&self.source).ok_or_else(|| format!("{} cannot be read", self.shown))?;
         let until = header.last_write.max(header.start_monotonic).saturating_add(ahead);
