@@ -98,15 +98,16 @@ pub(crate) fn constructor() {
     if let Some(taken) = environment::get("CUDA_INJECTION64_PATH") {
         // ours already (a child of ours), switched off, or another tool's: it stays, unless we are
         // to record all the same
-        if taken != path && taken != b"none" && is_alone {
-            let changes = match (copies::is_ours(taken), environment::get(nvtx::VARIABLE)) {
-                (true, None) => vec![copies::entry(nvtx::VARIABLE, &path)], // a copy that hands on to us
-                (true, Some(_)) => Vec::new(),
-                (false, _) => copies::beside(taken, &path),
-            };
-            if !changes.is_empty() {
-                environment::add(&changes);
-            }
+        let change = match copies::is_ours(taken) {
+            _ if taken == path || taken == b"none" => None,
+            // a copy that hands on to us
+            true if is_alone && environment::get(nvtx::VARIABLE).is_none() => Some(nvtx::VARIABLE),
+            true => None,
+            // (with threads or not: nsys's own are there before us)
+            false => copies::beside(taken).then_some("CUDA_INJECTION64_PATH"),
+        };
+        if let Some(name) = change {
+            environment::add(&[copies::entry(name, &path)]);
         }
         return;
     }

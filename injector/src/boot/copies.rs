@@ -8,11 +8,10 @@
 //!   driver and NVTX ask of them.
 //! * **Another tool's** in `CUDA_INJECTION64_PATH`: it stays, the driver never calls us, and at the
 //!   exit of a program that used CUDA one line says so; so it does where there is no such file, of
-//!   which the driver says nothing. With `GAPPROBE_FORCE=1` we take its place and call it in our
-//!   turn, after we are attached: what it does to CUPTI then reaches our wrappers
-//!   (`cupti/arbiter.rs`). Its path goes to children in [`NEXT`].
+//!   which the driver says nothing. With `GAPPROBE_FORCE=1` we take its place. (Called in our turn
+//!   nsys recorded nothing of CUDA's either: H200, 2026-11-28.)
 
-use std::ffi::{c_char, c_int, c_void, CStr, CString};
+use std::ffi::{c_char, c_int, c_void, CStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -22,9 +21,6 @@ use crate::platform::guard::guard;
 use crate::platform::{environment, lifecycle, loader, say, settings};
 use crate::sources::cupti::choose;
 use crate::sources::marks::nvtx;
-
-/// Another tool's library that we call in our turn.
-pub(crate) const NEXT: &str = "GAPPROBE_NEXT_INJECTION";
 
 static OTHER: OnceLock<Vec<u8>> = OnceLock::new();
 
@@ -58,7 +54,9 @@ pub(crate) fn is_second() -> bool {
 /// Hands the driver's call on to the copy that records. `false`: that is this one.
 pub(crate) fn hand_on() -> bool {
     let Some(function) = of_first(c"InitializeInjection") else { return false };
-    call(function);
+    // SAFETY: `int InitializeInjection(void)`, as the driver calls it.
+    let entry: extern "C" fn() -> c_int = unsafe { std::mem::transmute(function) };
+    entry();
     true
 }
 
@@ -71,12 +69,6 @@ pub(crate) fn hand_on_nvtx(get: Option<nvtx::GetExportTable>) -> Option<c_int> {
     Some(entry(get))
 }
 
-fn call(function: *mut c_void) {
-    // SAFETY: `int InitializeInjection(void)`, as the driver calls it.
-    let entry: extern "C" fn() -> c_int = unsafe { std::mem::transmute(function) };
-    entry();
-}
-
 /// Is this the path of a library of ours, by its name?
 pub(crate) fn is_ours(path: &[u8]) -> bool {
     Path::new(std::ffi::OsStr::from_bytes(path))
@@ -84,15 +76,14 @@ pub(crate) fn is_ours(path: &[u8]) -> bool {
         .is_some_and(|n| n.as_bytes().starts_with(b"libgapprobe"))
 }
 
-/// `CUDA_INJECTION64_PATH` is another tool's. In the constructor; `own`: the path of this library.
-/// Returns what to change in the environment: with `GAPPROBE_FORCE=1` we take its place.
-pub(crate) fn beside(path: &'static [u8], own: &[u8]) -> Vec<*mut c_char> {
-    let _ = OTHER.set(path.to_vec());
+/// `CUDA_INJECTION64_PATH` is another tool's. In the constructor. Are we to take its place?
+pub(crate) fn beside(path: &'static [u8]) -> bool {
     if environment::get(trace::setting::FORCE) == Some(b"1") {
-        return vec![entry("CUDA_INJECTION64_PATH", own), entry(NEXT, path)];
+        return true;
     }
+    let _ = OTHER.set(path.to_vec());
     speak_at_exit();
-    Vec::new()
+    false
 }
 
 /// The driver is not to call us in this process, seen by `sign` (`neighbours::under_one`). In the
@@ -142,7 +133,7 @@ fn say_at_exit() {
     let is_there = !path.contains('/') || Path::new(path).exists();
     let why = match is_there {
         true => format!(
-            "not recording: CUDA_INJECTION64_PATH is taken by {path}; GAPPROBE_FORCE=1 records beside it"
+            "not recording: CUDA_INJECTION64_PATH is taken by {path}; GAPPROBE_FORCE=1 records in its place"
         ),
         false => format!("not recording: CUDA_INJECTION64_PATH names {path}, which is not there: unset it"),
     };
@@ -179,23 +170,6 @@ fn was_initialised() -> bool {
 pub(crate) fn entry(name: &str, value: &[u8]) -> *mut c_char {
     let text = [name.as_bytes(), b"=", value, b"\0"].concat();
     Box::leak(text.into_boxed_slice()).as_mut_ptr().cast()
-}
-
-/// Calls the tool whose place we took, as the driver would have. Once we are attached, or are not
-/// to be.
-pub(crate) fn call_next() {
-    let Some(path) = environment::value(NEXT).filter(|path| !is_ours(path)) else { return };
-    let Ok(path) = CString::new(path) else { return };
-    // SAFETY: a C string; loading it is what the driver would have done here.
-    let handle = unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_LAZY) };
-    if handle.is_null() {
-        return;
-    }
-    // SAFETY: an open handle and a C string.
-    let function = unsafe { libc::dlsym(handle, c"InitializeInjection".as_ptr()) };
-    if !function.is_null() {
-        call(function);
-    }
 }
 
 /// Recording begins: says where NVTX's ranges go, if that is not here.

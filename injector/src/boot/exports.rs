@@ -29,10 +29,9 @@ fn constructor() {
 /// Called by the CUDA driver inside `cuInit`. 1 = fine.
 #[no_mangle]
 pub extern "C" fn InitializeInjection() -> c_int {
-    // the other copy, or the other tool, has its own guard or none: a fault of theirs is not ours
+    // the other copy has its own guard
     if !guard(false, copies::hand_on) {
         guard((), attach::initialize);
-        guard((), copies::call_next);
     }
     1
 }

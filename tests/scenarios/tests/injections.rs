@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH that are taken by another tool's
 //! library (victims/libothertool.c): it is initialised and gets its events as without us, one line
-//! says that we stay off, or what is missing; GAPPROBE_FORCE=1 records beside it. And a second copy
+//! says that we stay off, or what is missing; GAPPROBE_FORCE=1 records in its place. And a second copy
 //! of our own library, preloaded too or named there: one of the two records, all of it.
 
 use std::path::PathBuf;
 
-use gapprobe_scenarios::built::{built, preload};
+use gapprobe_scenarios::built::{built, preload, shared_library};
 use gapprobe_scenarios::{Run, Victim};
-use trace::event::Unobserved;
 
 const LOOP: [&str; 4] = ["loop", "20", "50", "20"];
 const KERNELS: usize = 1000;
@@ -76,28 +75,43 @@ fn a_program_that_uses_no_gpu_beside_it_says_nothing() {
     assert_eq!(run.stdout.trim(), tool().to_string_lossy(), "and its children have the tool's");
 }
 
+/// nsys of a program whose NVTX ranges it records, which is its default: a library of its own is
+/// preloaded behind us, whose constructor runs before ours and starts threads (H200, 2026-11-28).
 #[test]
-fn forced_we_record_beside_another_tool_that_leaves_cupti_alone() {
-    let victim =
-        || Victim::sim("13.0", &LOOP).env("CUDA_INJECTION64_PATH", tool()).env("GAPPROBE_FORCE", "1");
-    let (alone, with) = both(victim);
-    assert!(alone.stdout.contains("tool: initialised 1,"), "{}", alone.stdout);
-    assert_eq!(with.lines().len(), 1, "{}", with.stderr);
-    assert_eq!(with.recorded().kernels().len(), KERNELS);
+fn a_tool_that_has_threads_before_us_stays_too_and_one_line_says_so() {
+    let code = "#include <pthread.h>\n#include <unistd.h>\n\
+        static void *rest(void *none) { for (;;) pause(); return none; }\n\
+        __attribute__((constructor)) static void start(void) { pthread_t t; pthread_create(&t, 0, rest, 0); }\n";
+    let early = shared_library("early_thread", code);
+    let both_of_us = |force| {
+        let preloaded = format!("{} {}", preload().to_string_lossy(), early.display());
+        Victim::sim("13.0", &LOOP)
+            .env("LD_PRELOAD", preloaded)
+            .env("CUDA_INJECTION64_PATH", tool())
+            .env("GAPPROBE_FORCE", force)
+            .run()
+    };
+    let run = both_of_us("0");
+    assert!(run.stdout.contains("tool: initialised 1,"), "{}", run.stdout);
+    assert_eq!((run.ending(), run.lines().len()), (0, 1), "{}", run.stderr);
+    assert!(run.lines()[0].contains("CUDA_INJECTION64_PATH is taken by /"), "{}", run.stderr);
+    let run = both_of_us("1");
+    assert_eq!((run.ending(), run.lines().len()), (0, 1), "{}", run.stderr);
+    assert_eq!(run.recorded().kernels().len(), KERNELS);
 }
 
+/// (Called in our turn, as it was until 2026-11-28, nsys records nothing of CUDA's either.)
 #[test]
-fn forced_we_step_aside_for_a_tool_that_records_itself() {
-    let victim =
-        || Victim::sim("13.0", &LOOP).env("CUDA_INJECTION64_PATH", tool()).env("GAPPROBE_FORCE", "1");
-    let (alone, with) = both(|| victim().env("OTHERTOOL", "cupti"));
-    assert!(alone.stdout.contains(&format!("kernels {KERNELS}, other records 0")), "{}", alone.stdout);
-    assert!(with.lines().len() <= 1, "{}", with.stderr);
-    if !with.recordings().is_empty() {
-        let recorded = with.recorded();
-        assert!(recorded.kernels().is_empty());
-        assert!(recorded.off().iter().all(|s| s.a == Unobserved::Yielded as u32));
-    }
+fn forced_we_record_in_its_place_and_so_do_children() {
+    let program = built().sim.join("13.0/loop");
+    let line = format!("{} 20 50 20; exec {0} 20 50 20", program.display());
+    let run = Victim::of("/bin/sh", &["-c", &line], "13.0")
+        .env("CUDA_INJECTION64_PATH", tool())
+        .env("GAPPROBE_FORCE", "1")
+        .run();
+    assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 1000\nlaunched 1000\n"), "{}", run.stderr);
+    assert!(run.lines().len() == 2 && run.others().is_empty(), "{}", run.stderr);
+    assert_eq!(run.recordings().len(), 2);
 }
 
 #[test]
