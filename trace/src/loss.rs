@@ -58,7 +58,7 @@ losses! {
     /// End before start.
     BackwardTimestamp = 4, Data, "backward_timestamp", "GPU operations that end before they start";
     /// End zero after a forced flush: the op was still queued or running at exit.
-    Unfinished = 5, Note, "unfinished", "GPU operations still queued or running when the program ended or another profiler took over";
+    Unfinished = 5, Note, "unfinished", "GPU operations that CUPTI handed over without their end, as when the program ended or another profiler took over";
     /// A thread's own ring was full.
     HostRingFull = 6, Data, "host_ring_full", "host events dropped because a thread's ring was full";
     /// The shared overflow ring was full.

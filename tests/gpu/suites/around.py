@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVIDIA's tools around us: ncu, compute-sanitizer and nsys start a program that has us preloaded. The program ends as without us, the tool finds what
-it finds without us, and we stay off and say why, in one line."""
+it finds without us, and we stay off and say why, in one line. Forced beside nsys we record every kernel."""
 
 import pathlib
 import re
@@ -8,10 +8,11 @@ import shutil
 
 from check import native, victim
 from check.plan import NOT_RUN
+from check.tracefile import Trace
 from suites import always_on
 
 NAME = "around"
-ABOUT = "ncu, compute-sanitizer and nsys around a program with us preloaded: its end, what they find, one line of ours (about 60 s)"
+ABOUT = "ncu, compute-sanitizer and nsys around a program with us preloaded: its end, what they find, one line of ours (about 70 s)"
 
 PROGRAM = "plain"
 SECONDS_EACH = 40
@@ -20,8 +21,12 @@ SECONDS_EACH = 40
 class Tool:
     """A tool: how it starts a program, and what it says that must be the same with us."""
 
-    def __init__(self, name, program, options, finds):
-        self.name, self.program, self.options, self.finds = name, program, options, re.compile(finds, re.M)
+    def __init__(self, name, program, options, finds, forced=False):
+        self.name, self.program, self.options, self.finds, self.forced = name, program, options, re.compile(finds, re.M), forced
+
+    @property
+    def env(self):
+        return {**native.cupti(), **({"GAPPROBE_FORCE": "1"} if self.forced else {})}
 
     def command(self, words):
         return [self.program, *self.options, *words]
@@ -39,15 +44,17 @@ def installed(name):
 
 def tools(plan):
     """{name: Tool, or None where it is not here}."""
-    def tool(name, options, finds):
+    def tool(name, options, finds, forced=False):
         path = installed(name)
-        return path and Tool(name, path, options, finds)
+        return path and Tool(f"{name}, forced" if forced else name, path, options, finds, forced)
 
     # the clocks are left alone, and five launches are enough: each is replayed
     counters = ("--clock-control", "none", "--launch-count", "5", "--metrics", "launch__grid_size")
+    # (cuda,nvtx: among what it traces by default; for the ranges it loads itself before us)
+    nsys = ("profile", "-t", "cuda,nvtx", "-s", "none", "--cpuctxsw=none", "-o", str(plan.scratch / "around-%p"))
     return {"ncu": tool("ncu", counters, r"launch__grid_size\s+\S*\s+[\d,]+"),
             "compute-sanitizer": tool("compute-sanitizer", (), r"ERROR SUMMARY: .*"),
-            "nsys": tool("nsys", ("profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-o", str(plan.scratch / "around-%p")), r"Generat\w+")}
+            "nsys": tool("nsys", nsys, r"Generat\w+"), "nsys_forced": tool("nsys", nsys, r"Generat\w+", forced=True)}
 
 
 def judge(plan, tool, plain, ours):
@@ -60,6 +67,10 @@ def judge(plan, tool, plain, ours):
     plan.row(NAME, f"{tool.name}: what it finds", bool(found[0]) and found[0] == found[1],
              f"{len(found[0])} lines without us, {len(found[1])} with: {found[1][:1]}", "equal, some")
     talk = ours.our_lines
+    if tool.forced:
+        path = ours.trace()
+        kernels = len(Trace(path).kernels) if path else 0
+        return plan.row(NAME, f"{tool.name}: we record", kernels == plain.truth["kernels"], f"{kernels} kernels: {talk[-1:]}", plain.truth["kernels"])
     good = len(talk) == 1 and (tool.name == "ncu" or "GAPPROBE_FORCE" in talk[0])  # (beside ncu there is no way)
     return plan.row(NAME, f"{tool.name}: our line", good, f"{len(talk)} lines: {talk[:1]}", "1, with the way out, if there is one")
 
@@ -72,7 +83,7 @@ def run(plan, only=None):
     for name in (n for n, tool in wanted.items() if tool is None):
         plan.row(NAME, name, NOT_RUN, "not on this machine")
     here = [tool for tool in wanted.values() if tool]
-    starts = [((tool.name, ours), lambda t=tool, o=ours: victim.Victim(plan, t.command([made[PROGRAM]]), ours=o, env=native.cupti(), name=t.name))
+    starts = [((tool.name, ours), lambda t=tool, o=ours: victim.Victim(plan, t.command([made[PROGRAM]]), ours=o, env=t.env, name=t.name))
               for tool in here for ours in (False, True)]
     # one after the other: two ncu at once, and one finds "a driver resource was unavailable" (H100,
     # 2026-11-26)

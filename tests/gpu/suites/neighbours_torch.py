@@ -11,7 +11,7 @@ from check.tracefile import Trace
 # With KINETO_USE_DAEMON it initialises CUPTI when torch is imported, and asks a daemon (dynolog)
 # for orders: there is none.
 WAYS = {
-    "torch": ((), {}),
+    "torch": ((), victim.WHOLE),
     "torch_schedule": (("--schedule",), {}),
     "torch_daemon": ((), {"KINETO_USE_DAEMON": "1"}),
     # seconds behind each profile: whether CUPTI's clock stays wrong that it has been seen to give
