@@ -32,8 +32,13 @@ use crate::store::image::Image;
 use crate::store::Store;
 use crate::{flight, sampler, shutdown};
 
-static ATTACH_NS: AtomicU64 = AtomicU64::new(0);
-static PREPARED: AtomicBool = AtomicBool::new(false);
+/// How far we are.
+struct Attach {
+    took_ns: AtomicU64,
+    is_begun: AtomicBool,
+}
+
+static ATTACH: Attach = Attach { took_ns: AtomicU64::new(0), is_begun: AtomicBool::new(false) };
 
 /// Share of `GAPPROBE_MAX_MB` for the rings (the image); the report at exit needs about as much
 /// again.
@@ -158,7 +163,7 @@ fn is_only_thread() -> bool {
 
 /// `InitializeInjection`: inside `cuInit`, on the program's thread.
 pub(crate) fn initialize() {
-    if lifecycle::get() != lifecycle::State::Dormant || PREPARED.swap(true, Ordering::AcqRel) {
+    if lifecycle::get() != lifecycle::State::Dormant || ATTACH.is_begun.swap(true, Ordering::AcqRel) {
         return;
     }
     let begin = clock::monotonic();
@@ -243,7 +248,7 @@ pub(crate) fn initialize() {
         off(&format!("not recording: {setting}{text}"));
         return;
     }
-    ATTACH_NS.store(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
+    ATTACH.took_ns.store(clock::monotonic().saturating_sub(begin), Ordering::Relaxed);
     let unused =
         settings.cupti.as_deref().filter(|_| !is_set).and_then(|set| choose::complaint(set, &library));
     if let Some(text) = settings.complaints.clone().and(unused).with("") {
@@ -355,7 +360,7 @@ fn prepare_recording() {
     copies::say_whose_nvtx();
     sampler::start();
     flight::start(settings, image);
-    let spent = ATTACH_NS.load(Ordering::Relaxed) + clock::monotonic().saturating_sub(begin);
+    let spent = ATTACH.took_ns.load(Ordering::Relaxed) + clock::monotonic().saturating_sub(begin);
     if let Some(recorder) = drain::recorder().as_mut() {
         if let Some(slot) = recorder.header.totals.get_mut(Total::AttachNs as usize) {
             *slot = spent;

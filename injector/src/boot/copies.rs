@@ -22,7 +22,13 @@ use crate::platform::{environment, lifecycle, loader, say, settings};
 use crate::sources::cupti::choose;
 use crate::sources::marks::nvtx;
 
-static OTHER: OnceLock<Vec<u8>> = OnceLock::new();
+/// Why the driver does not call us in this process.
+struct Away {
+    tool: OnceLock<Vec<u8>>,
+    sign: OnceLock<&'static str>,
+}
+
+static AWAY: Away = Away { tool: OnceLock::new(), sign: OnceLock::new() };
 
 /// A function of the copy of us that the program's calls reach, where that is not this one.
 fn of_first(name: &CStr) -> Option<*mut c_void> {
@@ -81,7 +87,7 @@ pub(crate) fn beside(path: &'static [u8]) -> bool {
     if environment::get(trace::setting::FORCE) == Some(b"1") {
         return true;
     }
-    let _ = OTHER.set(path.to_vec());
+    let _ = AWAY.tool.set(path.to_vec());
     speak_at_exit();
     false
 }
@@ -89,11 +95,9 @@ pub(crate) fn beside(path: &'static [u8]) -> bool {
 /// The driver is not to call us in this process, seen by `sign` (`neighbours::under_one`). In the
 /// constructor.
 pub(crate) fn stay_away(sign: &'static str) {
-    let _ = KEPT_OUT.set(sign);
+    let _ = AWAY.sign.set(sign);
     speak_at_exit();
 }
-
-static KEPT_OUT: OnceLock<&'static str> = OnceLock::new();
 
 /// At the exit of this process, not of a child forked off it.
 fn speak_at_exit() {
@@ -113,7 +117,7 @@ fn speak_at_exit() {
 /// CUDA was used: the library is mapped, as the driver does inside `cuInit`, and so is the driver;
 /// or the driver says so, where it found no library to load.
 fn say_at_exit() {
-    if let Some(sign) = KEPT_OUT.get() {
+    if let Some(sign) = AWAY.sign.get() {
         // (the driver, in which the tool is, is not asked whether it was used)
         if choose::is_mapped(&["/libcuda.so"]) {
             complain(format!(
@@ -122,7 +126,7 @@ fn say_at_exit() {
         }
         return;
     }
-    let Some(path) = OTHER.get().and_then(|p| std::str::from_utf8(p).ok()) else { return };
+    let Some(path) = AWAY.tool.get().and_then(|p| std::str::from_utf8(p).ok()) else { return };
     if lifecycle::get() != lifecycle::State::Dormant || path.is_empty() {
         return;
     }

@@ -80,23 +80,27 @@ pub(crate) struct Recorder {
     lost: Lost,
 }
 
-/// The recorder, from the first GPU use on.
-static RECORDER: Mutex<Option<Recorder>> = Mutex::new(None);
+/// The drain thread.
+struct Drain {
+    /// The recorder, from the first GPU use on.
+    recorder: Mutex<Option<Recorder>>,
+    /// CPU time of the drain thread so far, ns.
+    cpu: AtomicU64,
+    /// Rounds the drain thread has finished.
+    rounds: AtomicU64,
+}
+
+static DRAIN: Drain = Drain { recorder: Mutex::new(None), cpu: AtomicU64::new(0), rounds: AtomicU64::new(0) };
 
 /// The recorder, whoever has it now; until then the calling thread waits.
 pub(crate) fn recorder() -> MutexGuard<'static, Option<Recorder>> {
-    RECORDER.lock()
+    DRAIN.recorder.lock()
 }
 
 /// As [`recorder`]; `None`: somebody has it for longer than that.
 pub(crate) fn recorder_by(deadline: Instant) -> Option<MutexGuard<'static, Option<Recorder>>> {
-    RECORDER.try_lock_until(deadline)
+    DRAIN.recorder.try_lock_until(deadline)
 }
-
-/// CPU time of the drain thread so far, ns.
-static DRAIN_CPU: AtomicU64 = AtomicU64::new(0);
-/// Rounds the drain thread has finished.
-static ROUNDS: AtomicU64 = AtomicU64::new(0);
 
 impl Recorder {
     /// A recorder that begins now.
@@ -354,9 +358,9 @@ pub(crate) fn before_unload() {
     while !flush::has_ended(flush) && in_time() {
         std::thread::sleep(Duration::from_micros(100));
     }
-    let before = ROUNDS.load(Ordering::Acquire);
+    let before = DRAIN.rounds.load(Ordering::Acquire);
     // two rounds: the one under way may have looked before the flush
-    while ROUNDS.load(Ordering::Acquire) < before + 2 && in_time() {
+    while DRAIN.rounds.load(Ordering::Acquire) < before + 2 && in_time() {
         hostpool::wake_reader();
         std::thread::sleep(Duration::from_micros(100));
     }
@@ -366,8 +370,8 @@ pub(crate) fn before_unload() {
 /// Waits for two rounds (the one under way may have looked before), 100 ms at most. Not by the
 /// thread itself.
 pub(crate) fn settle() {
-    let (begin, before) = (clock::monotonic(), ROUNDS.load(Ordering::Acquire));
-    while ROUNDS.load(Ordering::Acquire) < before + 2
+    let (begin, before) = (clock::monotonic(), DRAIN.rounds.load(Ordering::Acquire));
+    while DRAIN.rounds.load(Ordering::Acquire) < before + 2
         && clock::monotonic().saturating_sub(begin) < 100_000_000
     {
         hostpool::wake_reader();
@@ -378,7 +382,7 @@ pub(crate) fn settle() {
 /// By the thread, before all else: a program that is killed before the first round leaves a
 /// recording, too. (Not from the program's own thread: SIGXFSZ.)
 pub(crate) fn begin() {
-    if let Some(recorder) = RECORDER.lock().as_mut() {
+    if let Some(recorder) = DRAIN.recorder.lock().as_mut() {
         recorder.stand();
         writer::offer(&mut recorder.store, &recorder.header);
     }
@@ -395,7 +399,7 @@ pub(crate) fn run() {
         }
         safepoint::settle();
         let returned = comeback::try_to_return();
-        if let Some(recorder) = RECORDER.lock().as_mut() {
+        if let Some(recorder) = DRAIN.recorder.lock().as_mut() {
             if recorder.header.state != state::RECORDING {
                 return; // closed: the exit thread has it
             }
@@ -405,8 +409,8 @@ pub(crate) fn run() {
             recorder.round();
             pause = recorder.callers.period(recorder.pace.pause_ms(clock::monotonic()));
         }
-        ROUNDS.fetch_add(1, Ordering::AcqRel);
-        DRAIN_CPU.store(clock::thread_cpu(), Ordering::Relaxed);
+        DRAIN.rounds.fetch_add(1, Ordering::AcqRel);
+        DRAIN.cpu.store(clock::thread_cpu(), Ordering::Relaxed);
     }
 }
 

@@ -16,8 +16,13 @@ const LATE: u64 = 750_000_000;
 /// As above.
 const MUCH_TOO_LATE: u64 = 3_000_000_000;
 
-static FROM: AtomicU64 = AtomicU64::new(0);
-static TO: AtomicU64 = AtomicU64::new(0);
+/// When the process stood still last, ns.
+struct Stop {
+    from: AtomicU64,
+    to: AtomicU64,
+}
+
+static STOP: Stop = Stop { from: AtomicU64::new(0), to: AtomicU64::new(0) };
 
 /// Before a thread of ours sleeps.
 pub(crate) struct Sleep {
@@ -36,8 +41,8 @@ impl Sleep {
     pub(crate) fn end(self) {
         let now = clock::monotonic();
         if let Some(from) = self.stopped(now, clock::process_cpu()) {
-            FROM.store(from, Ordering::Relaxed);
-            TO.store(now, Ordering::Release);
+            STOP.from.store(from, Ordering::Relaxed);
+            STOP.to.store(now, Ordering::Release);
         }
     }
 
@@ -52,8 +57,8 @@ impl Sleep {
 
 /// The span noted last, once.
 pub(crate) fn take() -> Option<(u64, u64)> {
-    let to = TO.swap(0, Ordering::AcqRel);
-    (to != 0).then(|| (FROM.load(Ordering::Relaxed), to))
+    let to = STOP.to.swap(0, Ordering::AcqRel);
+    (to != 0).then(|| (STOP.from.load(Ordering::Relaxed), to))
 }
 
 #[cfg(test)]

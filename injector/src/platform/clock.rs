@@ -24,9 +24,17 @@ type Sleep = unsafe extern "C" fn(*const timespec, *mut timespec) -> c_int;
 
 /// libc's own functions; null before [`at_load`], and where libc cannot be asked: then by the
 /// kernel.
-static GET_TIME: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-static CLOCK_SLEEP: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
-static SLEEP: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
+struct Libc {
+    get_time: AtomicPtr<c_void>,
+    clock_sleep: AtomicPtr<c_void>,
+    sleep: AtomicPtr<c_void>,
+}
+
+static LIBC: Libc = Libc {
+    get_time: AtomicPtr::new(ptr::null_mut()),
+    clock_sleep: AtomicPtr::new(ptr::null_mut()),
+    sleep: AtomicPtr::new(ptr::null_mut()),
+};
 
 /// In the constructor, of no setuid program: finds libc's own clock. By its handle: a search by
 /// name alone finds who is preloaded. COLD.
@@ -38,9 +46,11 @@ pub(crate) fn at_load() {
     }
     // (a test's program has functions that fail)
     let from = if environment::get("GAPPROBE_TEST_CLOCK").is_some() { libc::RTLD_DEFAULT } else { libc };
-    for (place, name) in
-        [(&GET_TIME, c"clock_gettime"), (&CLOCK_SLEEP, c"clock_nanosleep"), (&SLEEP, c"nanosleep")]
-    {
+    for (place, name) in [
+        (&LIBC.get_time, c"clock_gettime"),
+        (&LIBC.clock_sleep, c"clock_nanosleep"),
+        (&LIBC.sleep, c"nanosleep"),
+    ] {
         // SAFETY: an open handle and a C string.
         place.store(unsafe { libc::dlsym(from, name.as_ptr()) }, Ordering::Relaxed);
     }
@@ -48,7 +58,7 @@ pub(crate) fn at_load() {
 
 #[inline]
 unsafe extern "C" fn get_time(clock: clockid_t, time: *mut timespec) -> c_int {
-    let own = GET_TIME.load(Ordering::Relaxed);
+    let own = LIBC.get_time.load(Ordering::Relaxed);
     if own.is_null() {
         // SAFETY: the caller's own arguments.
         return unsafe { libc::syscall(libc::SYS_clock_gettime, clock, time) } as c_int;
@@ -65,7 +75,7 @@ unsafe extern "C" fn clock_sleep(
     time: *const timespec,
     left: *mut timespec,
 ) -> c_int {
-    let own = CLOCK_SLEEP.load(Ordering::Relaxed);
+    let own = LIBC.clock_sleep.load(Ordering::Relaxed);
     if own.is_null() {
         // SAFETY: the caller's own arguments.
         let rc = unsafe { libc::syscall(libc::SYS_clock_nanosleep, clock, flags, time, left) };
@@ -83,7 +93,7 @@ unsafe extern "C" fn clock_sleep(
 }
 
 unsafe extern "C" fn sleep(time: *const timespec, left: *mut timespec) -> c_int {
-    let own = SLEEP.load(Ordering::Relaxed);
+    let own = LIBC.sleep.load(Ordering::Relaxed);
     if own.is_null() {
         // SAFETY: the caller's own arguments.
         return unsafe { libc::syscall(libc::SYS_nanosleep, time, left) } as c_int;

@@ -14,8 +14,12 @@ use std::time::Duration;
 use crate::platform::guard::guard;
 
 /// Walks of ours, and forks of the program, under way.
-static WALKS: AtomicU32 = AtomicU32::new(0);
-static FORKS: AtomicU32 = AtomicU32::new(0);
+struct Busy {
+    walks: AtomicU32,
+    forks: AtomicU32,
+}
+
+static BUSY: Busy = Busy { walks: AtomicU32::new(0), forks: AtomicU32::new(0) };
 
 /// Looks while the other side is at it, and the time between two: 10 ms in all, beyond that nobody
 /// waits.
@@ -40,26 +44,26 @@ pub(crate) type Visit = unsafe extern "C" fn(*mut libc::dl_phdr_info, usize, *mu
 /// As of that function: `visit` takes `data` for what it is, which outlives the call. It allocates
 /// nothing (see `heap`).
 pub(crate) unsafe fn walk(visit: Visit, data: *mut c_void) {
-    WALKS.fetch_add(1, Ordering::SeqCst);
+    BUSY.walks.fetch_add(1, Ordering::SeqCst);
     for _ in 0..LOOKS {
-        if FORKS.load(Ordering::SeqCst) == 0 {
+        if BUSY.forks.load(Ordering::SeqCst) == 0 {
             break;
         }
-        WALKS.fetch_sub(1, Ordering::SeqCst);
+        BUSY.walks.fetch_sub(1, Ordering::SeqCst);
         std::thread::sleep(PAUSE);
-        WALKS.fetch_add(1, Ordering::SeqCst);
+        BUSY.walks.fetch_add(1, Ordering::SeqCst);
     }
     // SAFETY: the caller's promise.
     unsafe { libc::dl_iterate_phdr(Some(visit), data) };
-    WALKS.fetch_sub(1, Ordering::SeqCst);
+    BUSY.walks.fetch_sub(1, Ordering::SeqCst);
 }
 
 /// Before a fork, on the thread that forks.
 pub(crate) extern "C" fn before_fork() {
     guard((), || {
-        FORKS.fetch_add(1, Ordering::SeqCst);
+        BUSY.forks.fetch_add(1, Ordering::SeqCst);
         for _ in 0..LOOKS {
-            if WALKS.load(Ordering::SeqCst) == 0 {
+            if BUSY.walks.load(Ordering::SeqCst) == 0 {
                 break;
             }
             std::thread::sleep(PAUSE);
@@ -70,14 +74,14 @@ pub(crate) extern "C" fn before_fork() {
 /// After it, in the parent.
 pub(crate) extern "C" fn after_fork() {
     guard((), || {
-        FORKS.fetch_sub(1, Ordering::SeqCst);
+        BUSY.forks.fetch_sub(1, Ordering::SeqCst);
     });
 }
 
 /// After it, in the child, which has none of the other threads.
 pub(crate) fn in_child() {
-    WALKS.store(0, Ordering::SeqCst);
-    FORKS.store(0, Ordering::SeqCst);
+    BUSY.walks.store(0, Ordering::SeqCst);
+    BUSY.forks.store(0, Ordering::SeqCst);
 }
 
 /// The file's name in a path.

@@ -140,8 +140,12 @@ fn name(signal: i32) -> String {
 }
 
 /// The file that says that we attach, and whether it is there.
-static FILE: OnceLock<CString> = OnceLock::new();
-static THERE: AtomicBool = AtomicBool::new(false);
+struct Marker {
+    path: OnceLock<CString>,
+    is_there: AtomicBool,
+}
+
+static MARKER: Marker = Marker { path: OnceLock::new(), is_there: AtomicBool::new(false) };
 
 /// Says, for as long as the value lives, that we attach.
 pub(crate) struct Attaching;
@@ -157,8 +161,8 @@ pub(crate) fn attaching() -> Attaching {
         if recording::folders::open_private(&folder).is_none() || !make() {
             continue;
         }
-        let _ = FILE.set(file); // the same every time, but where a folder went meanwhile
-        THERE.store(true, Ordering::Release);
+        let _ = MARKER.path.set(file); // the same every time, but where a folder went meanwhile
+        MARKER.is_there.store(true, Ordering::Release);
         break;
     }
     Attaching
@@ -167,7 +171,9 @@ pub(crate) fn attaching() -> Attaching {
 impl Drop for Attaching {
     fn drop(&mut self) {
         not_attaching();
-        if let Some(folder) = FILE.get().and_then(|f| Path::new(OsStr::from_bytes(f.to_bytes())).parent()) {
+        if let Some(folder) =
+            MARKER.path.get().and_then(|f| Path::new(OsStr::from_bytes(f.to_bytes())).parent())
+        {
             let _ = fs::remove_dir(folder); // it stays while it holds anything
         }
     }
@@ -176,7 +182,7 @@ impl Drop for Attaching {
 /// We do not attach any more, or the program ends in order while we do. Allocates nothing: the exit
 /// handler asks.
 pub(crate) fn not_attaching() {
-    if let (true, Some(file)) = (THERE.swap(false, Ordering::AcqRel), FILE.get()) {
+    if let (true, Some(file)) = (MARKER.is_there.swap(false, Ordering::AcqRel), MARKER.path.get()) {
         // SAFETY: a C string.
         unsafe { libc::unlink(file.as_ptr()) };
     }

@@ -10,31 +10,36 @@ use std::time::Duration;
 
 use crate::platform::threads::Signal;
 
-static WANTED: Signal = Signal::new();
-static REMOVED: AtomicBool = AtomicBool::new(false);
+/// Of those files.
+struct Removal {
+    wanted: Signal,
+    is_done: AtomicBool,
+}
+
+static REMOVAL: Removal = Removal { wanted: Signal::new(), is_done: AtomicBool::new(false) };
 
 /// They are to go.
 pub(crate) fn want_removed() {
-    WANTED.set();
+    REMOVAL.wanted.set();
     super::writer::wake();
 }
 
 /// Are they gone?
 pub(crate) fn are_removed() -> bool {
-    REMOVED.load(Ordering::Acquire)
+    REMOVAL.is_done.load(Ordering::Acquire)
 }
 
 /// Waits until they are to go, and removes them.
 pub(crate) fn remove_when_wanted() {
-    while !WANTED.is_set() {
-        WANTED.wait(Duration::from_secs(3600));
+    while !REMOVAL.wanted.is_set() {
+        REMOVAL.wanted.wait(Duration::from_secs(3600));
     }
     remove_if_wanted();
 }
 
 /// Removes them, if they are to go.
 pub(super) fn remove_if_wanted() {
-    if WANTED.is_set() && verdict::output::report::remove_unfinished() {
-        REMOVED.store(true, Ordering::Release);
+    if REMOVAL.wanted.is_set() && verdict::output::report::remove_unfinished() {
+        REMOVAL.is_done.store(true, Ordering::Release);
     }
 }

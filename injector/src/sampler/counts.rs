@@ -10,16 +10,27 @@ use trace::Total;
 /// One number.
 pub(super) struct Count(AtomicU64);
 
-/// CPU time, ns.
-pub(super) static CPU: Count = Count(AtomicU64::new(0));
-/// Samples.
-pub(super) static LOOKS: Count = Count(AtomicU64::new(0));
-/// Of those of threads that call CUDA without a stack because it moved while it was read.
-pub(super) static MOVED: Count = Count(AtomicU64::new(0));
-/// Of those with the outer frames only.
-pub(super) static OUTER: Count = Count(AtomicU64::new(0));
-/// Waits for Python's lock whose holder could not be told.
-pub(super) static HOLDERS_MISSED: Count = Count(AtomicU64::new(0));
+/// All of them.
+pub(super) struct Counts {
+    /// CPU time, ns.
+    pub(super) cpu: Count,
+    /// Samples.
+    pub(super) looks: Count,
+    /// Of those of threads that call CUDA without a stack because it moved while it was read.
+    pub(super) moved: Count,
+    /// Of those with the outer frames only.
+    pub(super) outer: Count,
+    /// Waits for Python's lock whose holder could not be told.
+    pub(super) holders_missed: Count,
+}
+
+pub(super) static COUNTS: Counts = Counts {
+    cpu: Count(AtomicU64::new(0)),
+    looks: Count(AtomicU64::new(0)),
+    moved: Count(AtomicU64::new(0)),
+    outer: Count(AtomicU64::new(0)),
+    holders_missed: Count(AtomicU64::new(0)),
+};
 
 impl Count {
     pub(super) fn add(&self, more: u64) {
@@ -34,11 +45,11 @@ impl Count {
 /// All of them, as the header has them.
 pub(crate) fn spent() -> [(Total, u64); 5] {
     let counts = [
-        (Total::SamplerCpuNs, &CPU),
-        (Total::Samples, &LOOKS),
-        (Total::SamplesMoved, &MOVED),
-        (Total::SamplesOuter, &OUTER),
-        (Total::GilHoldersMissed, &HOLDERS_MISSED),
+        (Total::SamplerCpuNs, &COUNTS.cpu),
+        (Total::Samples, &COUNTS.looks),
+        (Total::SamplesMoved, &COUNTS.moved),
+        (Total::SamplesOuter, &COUNTS.outer),
+        (Total::GilHoldersMissed, &COUNTS.holders_missed),
     ];
     counts.map(|(total, count)| (total, count.0.load(Ordering::Relaxed)))
 }

@@ -7,7 +7,7 @@
 
 use trace::event::{sample, Event, Kind};
 
-use super::counts::{HOLDERS_MISSED, LOOKS, OUTER};
+use super::counts::COUNTS;
 use super::handover::{put, Item};
 use super::python::PyThread;
 use super::stack::{Guess, Stack, Why};
@@ -60,11 +60,11 @@ impl Sampler {
             p.thread_of(state, clock::monotonic()).map(|thread| (state, thread))
         });
         let Some((state, thread)) = holder else {
-            HOLDERS_MISSED.add(1);
+            COUNTS.holders_missed.add(1);
             return;
         };
         if thread.tid == waits.tid {
-            HOLDERS_MISSED.add(1); // it has got it by now
+            COUNTS.holders_missed.add(1); // it has got it by now
             return;
         }
         if self.subjects.contains_key(&thread.tid) {
@@ -83,7 +83,7 @@ impl Sampler {
         });
         match told {
             Some((stack, bits)) if is_still => put_sample(&mut holder, waits.from, stack, bits),
-            _ => HOLDERS_MISSED.add(1),
+            _ => COUNTS.holders_missed.add(1),
         }
         self.holders.seen.push(holder);
     }
@@ -107,7 +107,7 @@ fn put_sample(holder: &mut Holder, from: u64, stack: u32, bits: u8) {
         e.c = (ran.saturating_mul(1000) / (now - from).max(1)).min(1000) as u32;
     }
     (holder.read, holder.cpu) = (now, cpu);
-    LOOKS.add(1);
-    OUTER.add(u64::from(bits & sample::OUTER != 0));
+    COUNTS.looks.add(1);
+    COUNTS.outer.add(u64::from(bits & sample::OUTER != 0));
     put(Item::Sample(holder.tid, e));
 }

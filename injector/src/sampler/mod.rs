@@ -45,7 +45,7 @@ use crate::sources::cupti::buffers;
 use crate::store;
 use children::Children;
 use code::Codes;
-use counts::{CPU, LOOKS, MOVED, OUTER};
+use counts::COUNTS;
 use handover::{gauge, put, Item};
 use holder::{Holders, Waits};
 use interned_stacks::InternedStacks;
@@ -195,7 +195,7 @@ impl Sampler {
             self.each_second(now);
         }
         let cpu = clock::thread_cpu();
-        CPU.set(cpu);
+        COUNTS.cpu.set(cpu);
         let newest = callers.iter().map(|c| c.1).fold(handover::pause(), u64::max);
         let quiet = QUIET.iter().find(|q| now.saturating_sub(newest) > q.0).map_or(0, |q| q.1);
         (self.period << self.halved).max(quiet)
@@ -277,10 +277,10 @@ impl Sampler {
                 Err(Why::Empty | Why::Gone) => Some(0),
             };
             if number.is_none() {
-                MOVED.add(1);
+                COUNTS.moved.add(1);
                 subject.is_outer = false;
             }
-            OUTER.add(u64::from(subject.is_outer));
+            COUNTS.outer.add(u64::from(subject.is_outer));
             if let (Err(Why::Gone), Some(python)) = (read, &mut self.python) {
                 python.distrust();
             }
@@ -306,7 +306,7 @@ impl Sampler {
                 | if holds && !waits { sample::HOLDS_GIL } else { 0 }
                 | if locks.is_collecting { sample::COLLECTING } else { 0 };
         }
-        LOOKS.add(1);
+        COUNTS.looks.add(1);
         put(Item::Sample(tid, e));
         (e.x & sample::WAITS_GIL != 0).then_some(Waits { tid, from })
     }

@@ -53,17 +53,23 @@ struct Nvml {
     mig: Option<OfMig>,
 }
 
-/// The program exits: no call begins any more.
-static STOP: AtomicBool = AtomicBool::new(false);
-static BUSY: AtomicBool = AtomicBool::new(false);
+/// Calls into NVML.
+struct Calls {
+    /// The program exits: no call begins any more.
+    are_over: AtomicBool,
+    is_busy: AtomicBool,
+}
+
+static CALLS: Calls = Calls { are_over: AtomicBool::new(false), is_busy: AtomicBool::new(false) };
 
 /// Runs before the library's own destructors (registered after it was loaded): lets a call under
 /// way end.
 extern "C" fn at_exit() {
     guard::guard((), || {
-        STOP.store(true, Ordering::SeqCst);
+        CALLS.are_over.store(true, Ordering::SeqCst);
         let mut left = 50;
-        while BUSY.load(Ordering::SeqCst) && left > 0 && lifecycle::get() != lifecycle::State::Inert {
+        while CALLS.is_busy.load(Ordering::SeqCst) && left > 0 && lifecycle::get() != lifecycle::State::Inert
+        {
             threads::pause(1);
             left -= 1;
         }
@@ -72,14 +78,14 @@ extern "C" fn at_exit() {
 
 /// Runs `body` unless the program exits; the time it took, ns.
 fn call(body: impl FnOnce()) -> Option<u64> {
-    BUSY.store(true, Ordering::SeqCst);
+    CALLS.is_busy.store(true, Ordering::SeqCst);
     let begin = clock::monotonic();
-    let goes = !STOP.load(Ordering::SeqCst);
+    let goes = !CALLS.are_over.load(Ordering::SeqCst);
     if goes {
         body();
     }
     let took = clock::monotonic().saturating_sub(begin);
-    BUSY.store(false, Ordering::SeqCst);
+    CALLS.is_busy.store(false, Ordering::SeqCst);
     goes.then_some(took)
 }
 
@@ -210,7 +216,7 @@ pub(super) fn run() {
     let mut known: HashMap<u32, Option<Device>> = HashMap::new();
     loop {
         std::thread::sleep(Duration::from_millis(PERIOD_MS));
-        if lifecycle::get() != lifecycle::State::Recording || STOP.load(Ordering::SeqCst) {
+        if lifecycle::get() != lifecycle::State::Recording || CALLS.are_over.load(Ordering::SeqCst) {
             return;
         }
         if !is_wanted() || devices() == 0 {

@@ -22,11 +22,16 @@ extern "C" {
     fn on_exit(handler: extern "C" fn(c_int, *mut c_void), argument: *mut c_void) -> c_int;
 }
 
-/// The process the handlers are for. A child that the fork handlers were not run for (`_Fork`, the
-/// system call itself, vfork) is not it: the recording and its file are its parent's.
-static PROCESS: AtomicU32 = AtomicU32::new(0);
-/// The thread that leaves, 0: none yet.
-static EXITING: AtomicU32 = AtomicU32::new(0);
+/// Who exits.
+struct Exit {
+    /// The process the handlers are for. A child that the fork handlers were not run for (`_Fork`,
+    /// the system call itself, vfork) is not it: the recording and its file are its parent's.
+    process: AtomicU32,
+    /// The thread that leaves, 0: none yet.
+    thread: AtomicU32,
+}
+
+static EXIT: Exit = Exit { process: AtomicU32::new(0), thread: AtomicU32::new(0) };
 /// How long the exiting thread has for the program's other handlers, before those that wait for it
 /// go on: in most programs that is their end, and nobody meets glibc's freed blocks. One that takes
 /// longer may be waiting for the thread that waits for it.
@@ -43,7 +48,7 @@ pub(super) enum Who {
 /// Handlers registered later run earlier. To be called again where others may have been registered
 /// since; leaving twice does nothing.
 pub(crate) fn register() {
-    PROCESS.store(std::process::id(), Ordering::Relaxed);
+    EXIT.process.store(std::process::id(), Ordering::Relaxed);
     // two, because each thread that comes adds one for the next only when it is there
     add();
     add();
@@ -56,7 +61,7 @@ fn add() {
 
 extern "C" fn at_exit(status: c_int, _: *mut c_void) {
     let goes_on_anew = guard(false, || {
-        if PROCESS.load(Ordering::Relaxed) != std::process::id() {
+        if EXIT.process.load(Ordering::Relaxed) != std::process::id() {
             return false;
         }
         crashes::not_attaching();
@@ -81,7 +86,7 @@ pub(super) fn come(exit_ms: u64) -> Who {
     add();
     // SAFETY: takes nothing, cannot fail.
     let own = unsafe { libc::gettid() } as u32;
-    match EXITING.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
+    match EXIT.thread.compare_exchange(0, own, Ordering::AcqRel, Ordering::Acquire) {
         Ok(_) => Who::ExitingThread,
         Err(first) if first == own => Who::ExitingThread,
         Err(_) => {

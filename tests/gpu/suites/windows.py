@@ -50,8 +50,8 @@ def judge(plan, name, ended):
     true, said = truth["true_steps"], coverage.get("steps_run")
     plan.row(NAME, f"{name}: steps of the run", said is not None and abs(said - true) <= max(2, true // 100),
              f"{said} said ({totals.get('clock_steps')} counted), {coverage.get('steps_seen')} seen, {true} true", "±1 %")
-    # (a note: CUPTI now and then never gives the end of an operation that a switch fell upon, one of
-    # 300,000 beside captures)
+    # (a note: now and then CUPTI never gives the end of an operation that a switch fell upon, one
+    # of 300,000 beside captures)
     lost = {k: v for k, v in (summary.get("losses") or {}).items() if v}
     plan.row(NAME, f"{name}: losses", not lost.keys() - {"unfinished"}, lost or "none", "none but operations without their end")
     verdict = (summary.get("verdict") or {})

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: CUDA_INJECTION64_PATH and NVTX_INJECTION64_PATH that are taken by another tool's
 //! library (victims/libothertool.c): it is initialised and gets its events as without us, one line
-//! says that we stay off, or what is missing; GAPPROBE_FORCE=1 records in its place. And a second copy
-//! of our own library, preloaded too or named there: one of the two records, all of it.
+//! says that we stay off, or what is missing; GAPPROBE_FORCE=1 records in its place. And a second
+//! copy of our own library, preloaded too or named there: one of the two records, all of it.
 
 use std::path::PathBuf;
 

@@ -9,7 +9,7 @@ use trace::define::gpu_uuid;
 use trace::header::state;
 use trace::Total;
 
-use super::{Recorder, DRAIN_CPU};
+use super::{Recorder, DRAIN};
 use crate::platform::losses;
 use crate::recording::writer;
 use crate::sources::cupti::{arbiter, callbacks, devices, flushing, session, times};
@@ -76,7 +76,7 @@ impl Recorder {
         let callbacks = t.get(Total::Callbacks as usize).copied().unwrap_or(0);
         let values = [
             (Total::Steps, self.marks.steps),
-            (Total::DrainCpuNs, DRAIN_CPU.load(Ordering::Relaxed) + writer::cpu()),
+            (Total::DrainCpuNs, DRAIN.cpu.load(Ordering::Relaxed) + writer::cpu()),
             (Total::CallbackNs, callbacks / 2 * callbacks_ns()),
             (Total::LongestFlushNs, flushing::longest()),
             (Total::MirrorBytes, writer::bytes()),

@@ -18,8 +18,12 @@ const ROOM: u64 = 64 << 20;
 
 /// The main thread's stack, from the lowest address it may have grown to, up to what the kernel put
 /// above its frames. 0: not known.
-static LOW: AtomicU64 = AtomicU64::new(0);
-static HIGH: AtomicU64 = AtomicU64::new(0);
+struct Stack {
+    low: AtomicU64,
+    high: AtomicU64,
+}
+
+static STACK: Stack = Stack { low: AtomicU64::new(0), high: AtomicU64::new(0) };
 
 /// Looks where the main thread's stack is. COLD, once.
 pub(super) fn prepare() {
@@ -27,8 +31,8 @@ pub(super) fn prepare() {
     let above = unsafe { libc::getauxval(libc::AT_RANDOM) };
     let mapped: Vec<Range<u64>> = Mapping::all("/proc/self/maps").map(|m| m.at).collect();
     if let Some(low) = lowest(&mapped, above) {
-        HIGH.store(above, Ordering::Relaxed);
-        LOW.store(low, Ordering::Release);
+        STACK.high.store(above, Ordering::Relaxed);
+        STACK.low.store(low, Ordering::Release);
     }
 }
 
@@ -45,8 +49,8 @@ fn lowest(mapped: &[Range<u64>], above: u64) -> Option<u64> {
 pub(super) fn mapped_from(at: u64) -> u64 {
     let to_page = PAGE - at % PAGE;
     // Acquire pairs with the Release of `prepare`: with the one the other is there.
-    let low = LOW.load(Ordering::Acquire);
-    let high = HIGH.load(Ordering::Relaxed);
+    let low = STACK.low.load(Ordering::Acquire);
+    let high = STACK.high.load(Ordering::Relaxed);
     // a frame that is in use: the main thread's stack goes on from there without a hole
     match low != 0 && (low..high).contains(&at) {
         true => to_page.max(high - at),
@@ -109,7 +113,7 @@ mod tests {
     #[test]
     fn the_main_threads_stack_is_known_to_its_end() {
         prepare();
-        let (low, high) = (LOW.load(Ordering::Relaxed), HIGH.load(Ordering::Relaxed));
+        let (low, high) = (STACK.low.load(Ordering::Relaxed), STACK.high.load(Ordering::Relaxed));
         assert!(low != 0 && high - low <= ROOM, "{low:x} {high:x}");
         assert_eq!(mapped_from(high - 10_000), 10_000.max(PAGE - (high - 10_000) % PAGE));
         let here = 0u64;

@@ -30,16 +30,25 @@ const FILTER_LASTS: u32 = 130_500;
 
 const CALLS: [u32; 2] = [kind::RUNTIME, kind::DRIVER];
 
-/// Which calls of [`call::CALLS`] are filtered.
-static FILTERED: [AtomicBool; call::CALLS.len()] = [const { AtomicBool::new(false) }; call::CALLS.len()];
-/// Another client has had CUPTI.
-static SHARED: AtomicBool = AtomicBool::new(false);
-/// The whole kinds are on.
-static WHOLE: AtomicBool = AtomicBool::new(false);
+/// Which calls CUPTI records.
+struct Records {
+    /// Which calls of [`call::CALLS`] are filtered.
+    filtered: [AtomicBool; call::CALLS.len()],
+    /// Another client has had CUPTI.
+    is_shared: AtomicBool,
+    /// The whole kinds are on.
+    is_whole: AtomicBool,
+}
+
+static RECORDS: Records = Records {
+    filtered: [const { AtomicBool::new(false) }; call::CALLS.len()],
+    is_shared: AtomicBool::new(false),
+    is_whole: AtomicBool::new(false),
+};
 
 /// Another client is about to switch kinds of its own.
 pub(super) fn another_takes_over() {
-    SHARED.store(true, Ordering::Relaxed);
+    RECORDS.is_shared.store(true, Ordering::Relaxed);
 }
 
 /// Which calls callbacks tell of.
@@ -57,18 +66,18 @@ pub(super) fn enable(cupti: &Cupti, version: u32, by_callbacks: ByCallbacks) -> 
     if by_callbacks == ByCallbacks::All {
         return 0; // not by records as well
     }
-    if SHARED.load(Ordering::Relaxed) && version < FILTER_LASTS {
+    if RECORDS.is_shared.load(Ordering::Relaxed) && version < FILTER_LASTS {
         for k in CALLS {
             // SAFETY: a kind number.
             let _ = unsafe { (cupti.activity_enable)(k) };
         }
-        WHOLE.store(true, Ordering::Relaxed);
+        RECORDS.is_whole.store(true, Ordering::Relaxed);
         return sources::CALL_KINDS;
     }
     if !cupti.has_call_filter() {
         return if by_callbacks == ByCallbacks::None { sources::NO_LAUNCHES } else { 0 };
     }
-    for (c, is_on) in call::CALLS.iter().zip(&FILTERED) {
+    for (c, is_on) in call::CALLS.iter().zip(&RECORDS.filtered) {
         if c.class == Class::Launch || by_callbacks == ByCallbacks::None {
             filter(cupti, c, true);
             is_on.store(true, Ordering::Relaxed);
@@ -79,13 +88,13 @@ pub(super) fn enable(cupti: &Cupti, version: u32, by_callbacks: ByCallbacks) -> 
 
 /// Off what was switched on, and no more. As [`enable`].
 pub(super) fn disable(cupti: &Cupti) {
-    if WHOLE.swap(false, Ordering::Relaxed) {
+    if RECORDS.is_whole.swap(false, Ordering::Relaxed) {
         for k in CALLS {
             // SAFETY: a kind number that we enabled.
             let _ = unsafe { (cupti.activity_disable)(k) };
         }
     }
-    for (c, is_on) in call::CALLS.iter().zip(&FILTERED) {
+    for (c, is_on) in call::CALLS.iter().zip(&RECORDS.filtered) {
         if is_on.swap(false, Ordering::Relaxed) {
             filter(cupti, c, false);
         }

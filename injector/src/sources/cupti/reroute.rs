@@ -67,7 +67,7 @@ pub(crate) fn clients(since: u64) {
     if !choose::finish_loading(neighbours::DLSYM_CLIENTS) {
         return;
     }
-    let _leading = LEADING.lock();
+    let _leading = CLIENTS.leading.lock();
     let (proton, keeps_its_own) = proton();
     if keeps_its_own {
         arbiter::leave(since);
@@ -80,25 +80,33 @@ pub(crate) fn clients(since: u64) {
 /// the client calls now.
 pub(crate) fn lead_loaded() {
     // (who has it holds no lock of the loader's, and is quick)
-    let Some(_leading) = LEADING.try_lock_for(LONGEST_LEADING) else { return };
+    let Some(_leading) = CLIENTS.leading.try_lock_for(LONGEST_LEADING) else { return };
     let (proton, keeps_its_own) = proton();
     if session::get().is_some() && !keeps_its_own {
         lead(proton, false);
     }
 }
 
-/// Held while clients are led.
-static LEADING: Mutex<()> = Mutex::new(());
-const LONGEST_LEADING: Duration = Duration::from_millis(20);
-/// Proton asks us for all functions. (It opens its own libcupti all the same.)
-static IS_LED: AtomicBool = AtomicBool::new(false);
+/// How far clients are led to us.
+struct Clients {
+    /// Held while clients are led.
+    leading: Mutex<()>,
+    /// Proton asks us for all functions. (It opens its own libcupti all the same.)
+    proton_is_led: AtomicBool,
+    all_ask_us: AtomicBool,
+}
 
-static ALL_ASK_US: AtomicBool = AtomicBool::new(true);
+static CLIENTS: Clients = Clients {
+    leading: Mutex::new(()),
+    proton_is_led: AtomicBool::new(false),
+    all_ask_us: AtomicBool::new(true),
+};
+const LONGEST_LEADING: Duration = Duration::from_millis(20);
 
 /// Every client that was mapped at the last look asks our wrapper before it subscribes: we may hold
 /// the subscription until then.
 pub(crate) fn all_ask_us() -> bool {
-    ALL_ASK_US.load(Ordering::Acquire)
+    CLIENTS.all_ask_us.load(Ordering::Acquire)
 }
 
 /// Is Proton here, with a libcupti of its own; and is it to keep that: what it has of it already it
@@ -107,7 +115,7 @@ fn proton() -> (bool, bool) {
     let session = session::get();
     let proton = neighbours::cupti_of_proton(session.map(|s| std::path::Path::new(&s.path)));
     let is_too_old = session.is_some_and(|s| s.cupti.get_graph_exec_id.is_none());
-    let is_led = IS_LED.load(Ordering::Acquire);
+    let is_led = CLIENTS.proton_is_led.load(Ordering::Acquire);
     let keeps_its_own = proton.as_ref().is_some_and(|(_, is_open)| !is_led && (*is_open || is_too_old));
     (proton.is_some(), keeps_its_own)
 }
@@ -142,8 +150,8 @@ fn lead(proton: bool, keeps_its_own: bool) {
     }
     let mut clients = Clients { keeps_its_own, all_ask_us: true, lacks_slot: false };
     imports::rewrite(&mut clients);
-    ALL_ASK_US.store(clients.all_ask_us && !clients.lacks_slot, Ordering::Release);
+    CLIENTS.all_ask_us.store(clients.all_ask_us && !clients.lacks_slot, Ordering::Release);
     if proton && !keeps_its_own {
-        IS_LED.store(true, Ordering::Release);
+        CLIENTS.proton_is_led.store(true, Ordering::Release);
     }
 }

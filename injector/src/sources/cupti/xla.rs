@@ -13,25 +13,30 @@ use crate::sources::cupti::neighbours;
 /// Parts of the paths of libraries that hold XLA.
 pub(super) const LIBRARIES: &[&str] = &["xla_cuda_plugin", "libtensorflow"];
 
-static IS_HERE: AtomicBool = AtomicBool::new(false);
-/// CUPTI's thread was asked to hand out every so often.
-static IS_PERIODIC: AtomicBool = AtomicBool::new(false);
+/// XLA in this process.
+struct Xla {
+    is_here: AtomicBool,
+    /// CUPTI's thread was asked to hand out every so often.
+    is_periodic: AtomicBool,
+}
+
+static XLA: Xla = Xla { is_here: AtomicBool::new(false), is_periodic: AtomicBool::new(false) };
 
 /// A mapped library's path.
 pub(super) fn see(path: &[u8]) {
     if LIBRARIES.iter().any(|part| neighbours::holds(path, part)) {
-        IS_HERE.store(true, Ordering::Relaxed);
+        XLA.is_here.store(true, Ordering::Relaxed);
     }
 }
 
 /// Has one of them been seen?
 pub(super) fn is_here() -> bool {
-    IS_HERE.load(Ordering::Relaxed)
+    XLA.is_here.load(Ordering::Relaxed)
 }
 
 /// XLA's profiler sets a period of its own.
 pub(super) fn set_period_again() {
-    IS_PERIODIC.store(false, Ordering::Relaxed);
+    XLA.is_periodic.store(false, Ordering::Relaxed);
 }
 
 /// Does CUPTI's own thread hand out the buffers, those that are full, while the program runs? Asks
@@ -40,7 +45,7 @@ pub(super) fn set_period_again() {
 pub(crate) fn hands_out_alone(period_ms: u32) -> bool {
     let Some(session) = session::get().filter(|_| is_here()) else { return false };
     if let Some(flush_period) = session.cupti.activity_flush_period {
-        if !IS_PERIODIC.swap(true, Ordering::Relaxed) {
+        if !XLA.is_periodic.swap(true, Ordering::Relaxed) {
             // SAFETY: plain call; of our locks the flush thread alone has one, which no callback
             // takes.
             session::ok(unsafe { flush_period(period_ms) });

@@ -35,20 +35,30 @@ const UNDECIDED: u8 = 1;
 const DECIDING: u8 = 2;
 const ON: u8 = 3;
 
-static STATE: AtomicU8 = AtomicU8::new(OFF);
-static INTERPRETER: OnceLock<Interpreter> = OnceLock::new();
-static VERSION: OnceLock<String> = OnceLock::new();
-/// What was decided: `python.sites`, `python.check`.
-static DECIDED: OnceLock<(String, &'static str)> = OnceLock::new();
+/// What is known of the interpreter, and what was decided by it.
+struct Python {
+    state: AtomicU8,
+    interpreter: OnceLock<Interpreter>,
+    version: OnceLock<String>,
+    /// What was decided: `python.sites`, `python.check`.
+    decided: OnceLock<(String, &'static str)>,
+}
+
+static PYTHON: Python = Python {
+    state: AtomicU8::new(OFF),
+    interpreter: OnceLock::new(),
+    version: OnceLock::new(),
+    decided: OnceLock::new(),
+};
 
 /// The interpreter, where there is one that can be read.
 pub(crate) fn interpreter() -> Option<&'static Interpreter> {
-    INTERPRETER.get()
+    PYTHON.interpreter.get()
 }
 
 fn off(why: &str) {
-    DECIDED.get_or_init(|| (format!("off: {why}"), ""));
-    STATE.store(OFF, Ordering::Release);
+    PYTHON.decided.get_or_init(|| (format!("off: {why}"), ""));
+    PYTHON.state.store(OFF, Ordering::Release);
 }
 
 /// At the first GPU use: which Python is it?
@@ -61,12 +71,12 @@ pub(crate) fn start() {
         off("no Python in this process at its first GPU use");
         return;
     };
-    let version = VERSION.get_or_init(|| version);
+    let version = PYTHON.version.get_or_init(|| version);
     match interpreter::find(version) {
         Ok(found) => {
-            let found = INTERPRETER.get_or_init(|| found);
+            let found = PYTHON.interpreter.get_or_init(|| found);
             if walk::prepare(found) {
-                STATE.store(UNDECIDED, Ordering::Release);
+                PYTHON.state.store(UNDECIDED, Ordering::Release);
             } else {
                 off("no memory");
             }
@@ -79,7 +89,7 @@ pub(crate) fn start() {
 /// inside a CUDA call.
 #[inline]
 pub(crate) fn site() -> u64 {
-    let state = STATE.load(Ordering::Acquire);
+    let state = PYTHON.state.load(Ordering::Acquire);
     if state == OFF {
         return 0;
     }
@@ -102,36 +112,36 @@ pub(crate) fn site() -> u64 {
 #[cold]
 #[inline(never)]
 fn decide(interpreter: &Interpreter, thread: *mut std::ffi::c_void) -> bool {
-    if STATE.compare_exchange(UNDECIDED, DECIDING, Ordering::AcqRel, Ordering::Acquire).is_err() {
+    if PYTHON.state.compare_exchange(UNDECIDED, DECIDING, Ordering::AcqRel, Ordering::Acquire).is_err() {
         return false;
     }
     let how = match check::check(interpreter, thread) {
         check::Verdict::NoFrames => {
-            STATE.store(UNDECIDED, Ordering::Release);
+            PYTHON.state.store(UNDECIDED, Ordering::Release);
             return false;
         }
         check::Verdict::Failed(why) => {
-            let version = VERSION.get().map_or("", |v| v);
+            let version = PYTHON.version.get().map_or("", |v| v);
             off(&format!("Python {version}: {why}"));
             return false;
         }
         check::Verdict::Compared => "compared with the interpreter's own frames",
         check::Verdict::Structure => "structure of the frames (no GIL was held)",
     };
-    DECIDED.get_or_init(|| ("on".into(), how));
-    STATE.store(ON, Ordering::Release);
+    PYTHON.decided.get_or_init(|| ("on".into(), how));
+    PYTHON.state.store(ON, Ordering::Release);
     true
 }
 
 /// The recording's attributes about it, once it is decided or `at_the_end`.
 pub(crate) fn standing(at_the_end: bool) -> Option<Vec<(&'static str, String)>> {
-    let decided = match DECIDED.get() {
+    let decided = match PYTHON.decided.get() {
         Some((sites, check)) => (sites.clone(), *check),
         None if at_the_end => ("off: no call came from Python".into(), ""),
         None => return None,
     };
     let mut all = vec![("python.sites", decided.0)];
-    all.extend(VERSION.get().map(|v| ("python.version", v.clone())));
+    all.extend(PYTHON.version.get().map(|v| ("python.version", v.clone())));
     if !decided.1.is_empty() {
         all.push(("python.check", decided.1.into()));
     }
