@@ -85,12 +85,12 @@ fn a_window_of_a_recording_process_is_cut_out_while_it_runs_on() {
         ("SLURM_NTASKS", "4"),
         ("GAPPROBE_TEST_FREE_MS", "3600000"),
     ];
-    let mut running = start("1500", &job);
+    let mut running = start("3000", &job);
     let pid = running.pid().to_string();
     let (code, list, complaint) = said(&gapprobe(&running, &["ps"]).output().expect("ps"));
     assert_eq!(code, 0, "{complaint}");
     let row = list.lines().find(|l| l.trim_start().starts_with(&pid)).expect("its row");
-    assert!(row.contains(" on ") && row.contains("loop 1500 10 50 2000"), "{list}");
+    assert!(row.contains(" on ") && row.contains("loop 3000 10 50 2000"), "{list}");
     let output = gapprobe(&running, &["capture", &pid, "--steps", "20", "--json"]).output().expect("capture");
     let (code, text, talk) = said(&output);
     assert_eq!(code, 0, "{talk}");
@@ -120,8 +120,8 @@ fn a_window_of_a_recording_process_is_cut_out_while_it_runs_on() {
     );
     assert!(running.child.try_wait().expect("wait").is_none(), "it runs on");
     let run = running.finish();
-    assert_eq!((run.ending(), run.launched()), (0, 15_000), "{}", run.stderr);
-    assert_eq!(run.recorded().kernels().len(), 15_000, "its own recording is whole");
+    assert_eq!((run.ending(), run.launched()), (0, 30_000), "{}", run.stderr);
+    assert_eq!(run.recorded().kernels().len(), 30_000, "its own recording is whole");
 }
 
 #[test]
