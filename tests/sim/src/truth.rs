@@ -15,7 +15,9 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
 
-const WINDOW: usize = 8 << 20;
+/// More than a program writes that closes all descriptors, the book's among them: only with it the
+/// file can grow. (What is not written takes no room on a disk.)
+const WINDOW: usize = 64 << 20;
 
 struct Book {
     file: std::fs::File,

@@ -273,10 +273,29 @@ impl Held<'_> {
     fn unobserved(&self) -> Vec<(u64, u64)> {
         let spans = self.recorded.unobserved();
         let spans = spans.iter().filter(|e| e.a != Unobserved::Stopped as u32).map(|e| (e.start, e.end));
-        // one that is open at a kill is not in the file, which promises nothing of it
-        let last = self.truth.calls.iter().rfind(|c| c.name.starts_with("cudaProfiler"));
-        let open = last.filter(|c| self.truth.ended.is_none() && c.name == "cudaProfilerStop");
-        spans.chain(open.map(|c| (c.end, u64::MAX))).collect()
+        spans.chain(self.open_at_the_kill()).collect()
+    }
+
+    /// Such a span is in the file once it has ended. Of one that had not when the file was written
+    /// last there is nothing, and the file promises nothing of it.
+    fn open_at_the_kill(&self) -> Option<(u64, u64)> {
+        if self.truth.ended.is_some() {
+            return None;
+        }
+        let mut since = None;
+        for c in self.truth.calls.iter().filter(|c| c.name.starts_with("cudaProfiler")) {
+            match since {
+                None if c.name == "cudaProfilerStop" => since = Some(c.end),
+                Some(since)
+                    if c.name == "cudaProfilerStart" && self.with.ran(c.end) <= HOST_BOUND + SLACK =>
+                {
+                    return Some((since, c.end));
+                }
+                Some(_) if c.name == "cudaProfilerStart" => since = None,
+                _ => {}
+            }
+        }
+        since.map(|since| (since, u64::MAX))
     }
 
     fn operations(&self, found: &mut Found) {
