@@ -255,20 +255,24 @@ fn a_word_that_is_no_time_near_holds_nothing_on() {
 
 #[test]
 fn two_commands_at_once_have_a_window_each() {
-    let running = start("2500", &[("GAPPROBE_CAPTURE", "profiler")]);
-    let pid = running.pid().to_string();
-    let capture = |time| {
-        let mut command = gapprobe(&running, &["capture", &pid, "--seconds", time, "--json"]);
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("capture")
-    };
-    let (short, long) = (capture("500ms"), capture("4s"));
-    for (child, asked) in [(short, 500_000_000), (long, 4_000_000_000u64)] {
-        let (code, text, talk) = said(&child.wait_with_output().expect("capture"));
-        assert_eq!(code, 0, "{talk}");
-        // the end of the other one is no end of this one
-        assert_eq!(summary(&text)["coverage"]["seen_ns"].as_u64(), Some(asked), "{text}");
+    for between in [0, 250] {
+        let running = start("2800", &[("GAPPROBE_CAPTURE", "profiler")]);
+        let pid = running.pid().to_string();
+        let capture = |time| {
+            let mut command = gapprobe(&running, &["capture", &pid, "--seconds", time, "--json"]);
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("capture")
+        };
+        let short = capture("500ms");
+        std::thread::sleep(Duration::from_millis(between)); // the second finds it on
+        let long = capture("4s");
+        for (child, asked) in [(short, 500_000_000), (long, 4_000_000_000u64)] {
+            let (code, text, talk) = said(&child.wait_with_output().expect("capture"));
+            assert_eq!(code, 0, "{talk}");
+            // neither the end nor the begin of the other one is in this one
+            assert_eq!(summary(&text)["coverage"]["seen_ns"].as_u64(), Some(asked), "{between} {text}");
+        }
+        running.finish();
     }
-    running.finish();
 }
 
 #[test]

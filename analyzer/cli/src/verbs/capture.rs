@@ -367,10 +367,12 @@ impl Capture<'_> {
             || spool::liveness::life(&(&self.target.header).into()) == spool::liveness::Life::Runs
     }
 
-    /// Where the program has recording switched off: has it held on from now to the window's end.
+    /// Where the program has recording switched off: has it held on from now to the window's end,
+    /// and so where another command does, which may end before.
     fn hold_if_off(&mut self, source: &FileSource, header: &Header) -> Result<(), Failure> {
         self.gave_up = header.sources & GAVE_UP != 0;
-        if self.hold.is_some() || RecordingState::of(header, process::monotonic()) != RecordingState::Off {
+        let is_off = RecordingState::of(header, process::monotonic()) == RecordingState::Off;
+        if self.hold.is_some() || !(is_off || header.held_until > 0) {
             return Ok(());
         }
         let pid = self.target.header.pid;
