@@ -46,6 +46,16 @@ pub(crate) fn is_mapped(parts: &[&str]) -> bool {
     copy_name(parts, 0, &mut []).is_some()
 }
 
+/// Has the path this part? One that ends in a slash: is it what the path's folder ends in?
+pub(crate) fn holds(path: &[u8], part: &str) -> bool {
+    let part = part.as_bytes();
+    if part.ends_with(b"/") {
+        let folder = path.iter().rposition(|b| *b == b'/').and_then(|at| path.get(..=at));
+        return folder.is_some_and(|folder| folder.ends_with(part));
+    }
+    path.windows(part.len().max(1)).any(|w| w == part)
+}
+
 /// Path of a mapped library that has one of these parts in its path, `skip` of them left out.
 pub(crate) fn find(parts: &[&str], skip: usize) -> Option<PathBuf> {
     let mut name = [0; libc::PATH_MAX as usize];
@@ -74,8 +84,7 @@ fn copy_name(parts: &[&str], skip: usize, out: &mut [u8]) -> Option<usize> {
             }
             // SAFETY: a C string owned by the loader, valid during the callback.
             let name = unsafe { CStr::from_ptr(name) }.to_bytes();
-            let holds = |part: &&str| name.windows(part.len().max(1)).any(|w| w == part.as_bytes());
-            if !search.parts.iter().any(holds) {
+            if !search.parts.iter().any(|part| holds(name, part)) {
                 return 0;
             }
             if search.skip > 0 {

@@ -57,14 +57,9 @@ pub(crate) fn under_one() -> Option<&'static str> {
 pub(crate) const DLSYM_CLIENTS: &[&str] =
     &["xla_cuda_plugin", "libtensorflow", "libproton", "/_ctypes.", "/cupti/"];
 
-/// Has the path this part?
-pub(crate) fn holds(path: &[u8], part: &str) -> bool {
-    path.windows(part.len()).any(|w| w == part.as_bytes())
-}
-
-/// Is this path one of theirs?
+/// Is this path one of theirs? (Triton keeps its libcupti in a folder `cupti/`, too.)
 pub(crate) fn is_dlsym_client(path: &[u8]) -> bool {
-    DLSYM_CLIENTS.iter().any(|part| holds(path, part))
+    DLSYM_CLIENTS.iter().any(|part| choose::holds(path, part)) && !choose::holds(path, "/libcupti.so")
 }
 
 /// A libcupti that Triton's Proton will open (its own, or that of its settings), where Proton is
@@ -85,4 +80,23 @@ pub(crate) fn cupti_of_proton(ours: Option<&Path>) -> Option<(PathBuf, bool)> {
     let is_open = |theirs: &PathBuf| choose::mapped().iter().any(|m| file(m) == file(theirs));
     let open = others.iter().find(|p| is_open(p));
     Some((open.or(others.first())?.clone(), open.is_some()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_library_is_a_client_by_its_own_folder_and_not_by_those_above() {
+        for (path, is_client) in [
+            ("/v/site-packages/cupti/cupti.cpython-312-x86_64-linux-gnu.so", true),
+            ("/home/me/cupti/venv/lib/python3.12/site-packages/numpy/core/_multiarray.so", false),
+            ("/v/site-packages/triton/backends/nvidia/lib/cupti/libcupti.so.13", false),
+            ("/v/site-packages/triton/_C/libproton.so", true),
+            ("/usr/lib/python3.12/lib-dynload/_ctypes.cpython-312-x86_64-linux-gnu.so", true),
+            ("cupti.so", false),
+        ] {
+            assert_eq!(is_dlsym_client(path.as_bytes()), is_client, "{path}");
+        }
+    }
 }

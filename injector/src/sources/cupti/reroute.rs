@@ -130,7 +130,7 @@ fn lead(proton: bool, keeps_its_own: bool) {
     }
     impl imports::Rewrite for Clients {
         fn wants(&mut self, object: &[u8]) -> bool {
-            let is_left = self.keeps_its_own && neighbours::holds(object, "libproton");
+            let is_left = self.keeps_its_own && choose::holds(object, "libproton");
             let is_client = neighbours::is_dlsym_client(object);
             xla::see(object);
             self.all_ask_us &= !(self.lacks_slot || is_client && is_left);

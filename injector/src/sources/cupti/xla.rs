@@ -8,7 +8,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::session;
-use crate::sources::cupti::neighbours;
+use crate::sources::cupti::choose;
 
 /// Parts of the paths of libraries that hold XLA.
 pub(super) const LIBRARIES: &[&str] = &["xla_cuda_plugin", "libtensorflow"];
@@ -24,7 +24,7 @@ static XLA: Xla = Xla { is_here: AtomicBool::new(false), is_periodic: AtomicBool
 
 /// A mapped library's path.
 pub(super) fn see(path: &[u8]) {
-    if LIBRARIES.iter().any(|part| neighbours::holds(path, part)) {
+    if LIBRARIES.iter().any(|part| choose::holds(path, part)) {
         XLA.is_here.store(true, Ordering::Relaxed);
     }
 }
