@@ -206,7 +206,8 @@ pub(crate) fn before_finalize() {
     note();
     session::give_up_subscription();
     OTHER.torn_down.store(true, Ordering::Release);
-    OTHER.yielded_at.compare_exchange(0, clock::monotonic().max(1), Ordering::AcqRel, Ordering::Relaxed).ok();
+    OTHER.yielded_at.compare_exchange(0, clock::monotonic().max(1), Ordering::SeqCst, Ordering::Relaxed).ok();
+    flushing::wait_for_flushes(); // CUPTI is to be left alone by then
 }
 
 /// Another client uses another copy of libcupti, and two in a process silence each other: we leave
