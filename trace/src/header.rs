@@ -75,6 +75,8 @@ pub mod sources {
     /// Who writes the recording holds a lock on it as long as it lives (`spool::writer_lock`).
     /// Not set by gapprobe before 2026-11-26.
     pub const WRITER_LOCK: u32 = 128;
+    /// Another client of CUPTI has the GPU's records when this is written.
+    pub const YIELDED: u32 = 256;
 }
 
 macro_rules! header {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use cli::live::{complete_to, has_ended, RecordingState};
 use trace::event::Unobserved;
-use trace::header::sources::GAVE_UP;
+use trace::header::sources::YIELDED;
 use trace::header::state;
 use trace::setting;
 use trace::{Header, Total};
@@ -127,7 +127,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let directory = args.dir.clone().unwrap_or_else(recover::default_directory);
     output::is_directory(&directory, if args.dir.is_some() { "--dir" } else { setting::DIR })?;
     let mut capture =
-        Capture { args, target: &target, hold: None, gave_up: false, begin: process::monotonic() };
+        Capture { args, target: &target, hold: None, latest: Header::default(), begin: process::monotonic() };
     let cut = match args.last {
         Some(time) => capture.last(&source, time)?,
         None => capture.next(&source)?,
@@ -180,8 +180,8 @@ struct Capture<'a> {
     target: &'a Living,
     /// Recording is held on for us as long as this lives.
     hold: Option<Hold>,
-    /// Another profiler took the GPU's records.
-    gave_up: bool,
+    /// The header as seen last.
+    latest: Header,
     /// The window begins here or later.
     begin: u64,
 }
@@ -298,10 +298,15 @@ impl Capture<'_> {
 
     /// Why nothing at all was recorded.
     fn nothing(&self) -> &'static str {
-        match (self.gave_up, self.hold.is_some()) {
-            (true, _) => "nothing was recorded in that time: another profiler has taken the GPU's records",
-            (_, true) => "nothing came although recording is on: it seems to use no GPU",
-            _ => "nothing was recorded in that time (gapprobe ps shows how its recording stands)",
+        let latest = &self.latest;
+        if latest.sources & YIELDED != 0 {
+            "nothing was recorded in that time: another profiler has the GPU's records"
+        } else if latest.host_complete_to < self.begin {
+            "recording could not be switched on in that time, for which the program must launch something"
+        } else if latest.gpu_complete_to < self.begin {
+            "the GPU is at work since before that time, and gives its records when it is done"
+        } else {
+            "nothing was recorded in that time (gapprobe ps shows how its recording stands)"
         }
     }
 
@@ -309,7 +314,7 @@ impl Capture<'_> {
     fn last(&mut self, source: &FileSource, time: Option<Duration>) -> Result<Cut, Failure> {
         let header = self.header(source)?;
         if let Some(time) = time {
-            let mut cut = up_to_now(&header, time);
+            let mut cut = up_to_now(&header, has_ended(source), time);
             if self.is_stopped(&header) {
                 let last = header.last_write.max(header.start_monotonic);
                 let ago = long(process::monotonic().saturating_sub(last));
@@ -370,7 +375,7 @@ impl Capture<'_> {
     /// Where the program has recording switched off: has it held on from now to the window's end,
     /// and so where another command does, which may end before.
     fn hold_if_off(&mut self, source: &FileSource, header: &Header) -> Result<(), Failure> {
-        self.gave_up = header.sources & GAVE_UP != 0;
+        self.latest = header.clone();
         let is_off = RecordingState::of(header, process::monotonic()) == RecordingState::Off;
         if self.hold.is_some() || !(is_off || header.held_until > 0) {
             return Ok(());
@@ -391,18 +396,24 @@ impl Capture<'_> {
 }
 
 /// The last seconds, recorded or not: what was not is unobserved, never idle.
-fn up_to_now(header: &Header, time: Duration) -> Cut {
+fn up_to_now(header: &Header, has_ended: bool, time: Duration) -> Cut {
     let is_off = RecordingState::of(header, header.last_write) == RecordingState::Off;
     let to = if is_off { header.last_write } else { complete_to(header) };
     let from = to.saturating_sub(time.as_nanos() as u64).max(header.valid_from).max(header.start_monotonic);
-    let by_windows = header.total(Total::Windows) > 0;
-    let why = if by_windows { Unobserved::Window } else { Unobserved::CaptureOff };
+    let (why, reason) = if header.sources & YIELDED != 0 {
+        (Unobserved::Yielded, "another profiler has the GPU's records")
+    } else if has_ended {
+        (Unobserved::Window, "recording has ended for good")
+    } else if header.total(Total::Windows) > 0 {
+        (Unobserved::Window, "between two windows")
+    } else {
+        (Unobserved::CaptureOff, "recording is switched off")
+    };
     let unobserved = is_off.then_some((header.host_complete_to, why));
     let valid = Span::new(from.min(to), to);
     let text = unobserved.map(|(since, _)| {
         let off = Span::new(since.max(valid.start), valid.end).ns();
-        let why = if by_windows { "between two windows" } else { "recording is switched off" };
-        format!("the last {}, {} of them not recorded ({why})", long(valid.ns()), long(off))
+        format!("the last {}, {} of them not recorded ({reason})", long(valid.ns()), long(off))
     });
     Cut { valid, why: text, unobserved, ..Cut::default() }
 }

@@ -50,25 +50,25 @@ impl Hold {
     /// # Errors
     /// Why it is not, in words.
     pub(crate) fn begin(of: &Living) -> Result<(Hold, u64), String> {
-        let word = Word::open(of)?;
+        let word = Arc::new(Word::open(of)?);
         word.write(AHEAD)?;
-        let until = Instant::now() + ANSWER;
-        let since = loop {
-            match header_now(&word.source) {
-                Some(header) if header.held_until > 0 => break header.last_write,
-                _ if Instant::now() > until => return Err("it does not answer (stopped?)".to_owned()),
-                _ => std::thread::sleep(Duration::from_millis(20)),
-            }
-        };
         let is_over = Arc::new(AtomicBool::new(false));
-        let ends = is_over.clone();
+        let (ends, written) = (is_over.clone(), word.clone());
         let renewing = std::thread::spawn(move || {
-            while !ends.load(Ordering::Relaxed) && word.write(AHEAD).is_ok() {
+            while !ends.load(Ordering::Relaxed) && written.write(AHEAD).is_ok() {
                 std::thread::park_timeout(RENEWAL);
             }
-            let _ = word.write(LAST); // or what was written ends by itself
+            let _ = written.write(LAST); // or what was written ends by itself
         });
-        Ok((Hold { is_over, renewing: Some(renewing) }, since))
+        let hold = Hold { is_over, renewing: Some(renewing) };
+        let until = Instant::now() + ANSWER;
+        loop {
+            match header_now(&word.source) {
+                Some(header) if header.held_until > 0 => return Ok((hold, header.last_write)),
+                _ if Instant::now() > until => return Err("it does not answer".to_owned()),
+                _ => std::thread::sleep(Duration::from_millis(20)),
+            }
+        }
     }
 }
 

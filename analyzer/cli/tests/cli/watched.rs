@@ -4,6 +4,7 @@
 use std::fs;
 
 use serde_json::Value;
+use trace::header::sources::YIELDED;
 
 use crate::beating::{Beating, STEP};
 use crate::place::{code, err, follows_schema, out, recording, Place};
@@ -223,11 +224,28 @@ fn capture_says_who_is_not_recorded_and_what_cannot_be() {
     beating.switch_off();
     let output = place.run(&["capture", &pid(), "--seconds", "1"]);
     assert_eq!((code(&output), out(&output).as_str()), (1, ""));
-    assert!(
-        err(&output).contains("has recording switched off, and it does not answer (stopped?)"),
-        "{}",
-        err(&output)
-    );
+    assert!(err(&output).contains("has recording switched off, and it does not answer"), "{}", err(&output));
+}
+
+/// Another profiler's time is neither a pause between windows nor the program's own.
+#[test]
+fn why_the_last_seconds_are_not_in_a_recording_is_said() {
+    let place = Place::new("capture-why");
+    for (sources, windows, ended, why) in [
+        (YIELDED, 3, "", "another profiler has the GPU's records"),
+        (0, 3, trace::define::ENDED, "recording has ended for good"),
+        (0, 3, "", "between two windows"),
+        (0, 0, "", "recording is switched off"),
+    ] {
+        let _off = Beating::off_for(&place, 5_000_000_000, |b| {
+            b.header.sources |= sources;
+            b.header.totals[trace::Total::Windows as usize] = windows;
+            b.attribute(trace::define::WINDOWS, ended);
+        });
+        let output = place.run(&["capture", &pid(), "--last", "1s"]);
+        let said = format!("the last 1.0 s, 1.0 s of them not recorded ({why})");
+        assert!(code(&output) == 0 && err(&output).contains(&said), "{}{}", out(&output), err(&output));
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@
 use std::sync::atomic::Ordering;
 
 use trace::define::gpu_uuid;
-use trace::header::state;
+use trace::header::{sources, state};
 use trace::Total;
 
 use super::{Recorder, DRAIN};
@@ -70,7 +70,8 @@ impl Recorder {
         h.gpu_complete_to = self.delivered_to.min(known_to).min(self.front.known_to().unwrap_or(u64::MAX));
         h.host_complete_to = known_to;
         h.valid_from = self.store.valid_from();
-        h.sources = session::source_bits();
+        let yielded = if arbiter::is_yielded() { sources::YIELDED } else { 0 };
+        h.sources = session::source_bits() | yielded;
         h.launch_cost_ns = duty_cycle::launch_ns();
         let (recycled, overwritten) = self.store.overwritten();
         let callbacks = t.get(Total::Callbacks as usize).copied().unwrap_or(0);
