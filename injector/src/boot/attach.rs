@@ -100,33 +100,27 @@ pub(crate) fn constructor() {
         duty_cycle::static_cudart::lead();
     }
     let Some(path) = own_path() else { return };
-    if let Some(taken) = environment::get("CUDA_INJECTION64_PATH") {
-        // ours already (a child of ours), switched off, or another tool's: it stays, unless we are
-        // to record all the same
-        let change = match copies::is_ours(taken) {
-            _ if taken == path || taken == b"none" => None,
-            // a copy that hands on to us
-            true if is_alone && environment::get(nvtx::VARIABLE).is_none() => Some(nvtx::VARIABLE),
-            true => None,
-            // (with threads or not: nsys's own are there before us)
-            false => copies::beside(taken).then_some("CUDA_INJECTION64_PATH"),
-        };
-        if let Some(name) = change {
-            environment::add(&[copies::entry(name, &path)]);
-        }
-        return;
-    }
-    let entry = |name: &str| copies::entry(name, &path);
-    match environment::get(nvtx::VARIABLE) {
+    let nvtx = environment::get(nvtx::VARIABLE);
+    let (for_cuda, for_nvtx) = match environment::get("CUDA_INJECTION64_PATH") {
         // NVTX itself loads us, some time in the run, and other threads may be reading the
         // environment
-        Some(nvtx) if nvtx == path && !is_alone => {}
-        Some(_) => {
-            environment::add(&[entry("CUDA_INJECTION64_PATH")]);
+        None if nvtx == Some(&path) && !is_alone => (false, false),
+        None => (true, nvtx.is_none()),
+        // ours already (a child of ours), or switched off
+        Some(taken) if taken == path || taken == b"none" => (false, false),
+        // a copy that hands on to us
+        Some(taken) if copies::is_ours(taken) => (false, is_alone && nvtx.is_none()),
+        // (with threads or not: nsys's own are there before us)
+        Some(taken) => {
+            let is_forced = copies::beside(taken);
+            (is_forced, is_forced && nvtx.is_none())
         }
-        None => {
-            environment::add(&[entry("CUDA_INJECTION64_PATH"), entry(nvtx::VARIABLE)]);
-        }
+    };
+    let names = [("CUDA_INJECTION64_PATH", for_cuda), (nvtx::VARIABLE, for_nvtx)];
+    let new: Vec<_> =
+        names.iter().filter(|(_, is_ours)| *is_ours).map(|(name, _)| copies::entry(name, &path)).collect();
+    if !new.is_empty() {
+        environment::add(&new);
     }
 }
 
@@ -287,6 +281,7 @@ fn register_leaving() {
 /// KB.
 fn begin_recording() {
     static READY: Signal = Signal::new();
+    environment::keep();
     register_leaving();
     python::start();
     if let Some(interpreter) = python::interpreter::address() {

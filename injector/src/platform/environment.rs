@@ -3,9 +3,10 @@
 //! The environment, read and extended without libc's `getenv`/`setenv`: bash exports its own under
 //! those names, and in its constructor phase they are not ready.
 
-use std::ffi::{c_char, CStr, OsStr};
+use std::ffi::{c_char, CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::OnceLock;
 
 extern "C" {
     static mut environ: *mut *mut c_char;
@@ -17,10 +18,20 @@ fn list() -> *mut *mut c_char {
     unsafe { std::ptr::read_volatile(variable) }
 }
 
+/// The entries, NUL at the end of each, as they were when [`keep`] was called.
+static KEPT: OnceLock<Vec<CString>> = OnceLock::new();
+
+/// From now on the environment is what it is now: libc's array may be freed by whoever changes it,
+/// while threads of ours look at it. On a thread of the program's, once.
+pub(crate) fn keep() {
+    KEPT.get_or_init(|| entries().map(CStr::to_owned).collect());
+}
+
 fn entries() -> impl Iterator<Item = &'static CStr> {
-    let list = list();
+    let kept = KEPT.get();
+    let list = if kept.is_none() { list() } else { std::ptr::null_mut() };
     let mut i = 0;
-    std::iter::from_fn(move || {
+    let live = std::iter::from_fn(move || {
         if list.is_null() {
             return None;
         }
@@ -30,10 +41,11 @@ fn entries() -> impl Iterator<Item = &'static CStr> {
             return None;
         }
         i += 1;
-        // SAFETY: entries are C strings that live as long as they are in the environment; we run
-        // before threads that could remove them (constructor, cuInit).
+        // SAFETY: entries are C strings that live as long as they are in the environment; we run on
+        // a thread of the program's that does not change them (constructor, cuInit, first use).
         Some(unsafe { CStr::from_ptr(entry) })
-    })
+    });
+    kept.into_iter().flatten().map(CString::as_c_str).chain(live)
 }
 
 /// The value of a variable, as bytes.
@@ -64,36 +76,24 @@ pub(crate) fn names(prefix: &'static str) -> impl Iterator<Item = &'static str> 
 
 /// Adds `NAME=value` (C strings, which must live for ever) to the environment of this process and
 /// its children. What had one of these names goes. The array is replaced by a longer copy, as
-/// libc's own `setenv` does. Only from the constructor: no other thread yet.
-pub(crate) fn add(new: &[*mut c_char]) -> bool {
-    change(new, &[])
+/// libc's own `setenv` does. Only from the constructor: other threads there are at most those of
+/// another tool's constructors.
+pub(crate) fn add(new: &[*mut c_char]) {
+    change(new, &[]);
 }
 
 /// The same, and takes away what has one of the names `gone`.
-pub(crate) fn change(new: &[*mut c_char], gone: &[&str]) -> bool {
+pub(crate) fn change(new: &[*mut c_char], gone: &[&str]) {
+    let name = |entry: &CStr| entry.to_bytes().split(|b| *b == b'=').next().map(<[u8]>::to_vec);
     let stays = |old: &&CStr| {
-        let name = |entry: &CStr| entry.to_bytes().split(|b| *b == b'=').next().map(<[u8]>::to_vec);
         let is_gone = |g: &&str| name(old).as_deref() == Some(g.as_bytes());
         // SAFETY: C strings, as said above.
         !new.iter().any(|n| name(unsafe { CStr::from_ptr(*n) }) == name(old)) && !gone.iter().any(is_gone)
     };
-    let count = entries().filter(stays).count();
-    // SAFETY: plain allocation; never freed (the environment lives as long as the process).
-    let list =
-        unsafe { libc::malloc((count + new.len() + 1) * size_of::<*mut c_char>()) }.cast::<*mut c_char>();
-    if list.is_null() {
-        return false;
-    }
-    for (i, e) in entries().filter(stays).enumerate() {
-        // SAFETY: `list` has room for all, the new ones and a null pointer, and `i < count`.
-        unsafe { list.wrapping_add(i).write(e.as_ptr().cast_mut()) };
-    }
-    for (i, e) in new.iter().chain([&std::ptr::null_mut()]).enumerate() {
-        // SAFETY: behind the `count` that were there: inside the allocation.
-        unsafe { list.wrapping_add(count + i).write(*e) };
-    }
+    let mut list: Vec<*mut c_char> = entries().filter(stays).map(|e| e.as_ptr().cast_mut()).collect();
+    list.extend_from_slice(new);
+    list.push(std::ptr::null_mut());
     let variable = &raw mut environ;
-    // SAFETY: one pointer-sized store of a complete array.
-    unsafe { std::ptr::write_volatile(variable, list) };
-    true
+    // SAFETY: one pointer-sized store of a complete array, which lives as long as the process.
+    unsafe { std::ptr::write_volatile(variable, list.leak().as_mut_ptr()) };
 }

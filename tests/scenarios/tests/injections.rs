@@ -112,6 +112,13 @@ fn forced_we_record_in_its_place_and_so_do_children() {
     assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 1000\nlaunched 1000\n"), "{}", run.stderr);
     assert!(run.lines().len() == 2 && run.others().is_empty(), "{}", run.stderr);
     assert_eq!(run.recordings().len(), 2);
+    // ranges, too, where that tool does not want them
+    let run = Victim::ours("13.0", &["nvtx_calls", "story"])
+        .env("CUDA_INJECTION64_PATH", tool())
+        .env("GAPPROBE_FORCE", "1")
+        .run();
+    assert_eq!((run.ending(), run.lines().len()), (0, 1), "{}", run.stderr);
+    assert!(run.recorded().of(trace::Kind::Range).count() > 90);
 }
 
 #[test]
