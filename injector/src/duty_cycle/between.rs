@@ -54,7 +54,7 @@ impl Counts {
 #[derive(Default)]
 pub(super) struct Between {
     counted: Counts,
-    /// Launches when the latest window ended.
+    /// Launches when the latest window ended, or what told a step until then was none any more.
     begun: u64,
     /// The reading under way began here.
     reading: Counts,
@@ -85,6 +85,9 @@ impl Between {
         // (a call that ended between two looks may have been in the sum twice)
         counts.sync_ns = counts.sync_ns.max(self.counted.sync_ns);
         let mut new = counts.since(&self.counted);
+        if !counts.has_steps && self.counted.has_steps {
+            self.begun = counts.launches; // what told a step is none any more: its steps are counted
+        }
         if counts.has_steps && !self.counted.has_steps {
             // what tells a step was learnt meanwhile, and its steps are of all the run: those of
             // before this stretch by their part of the launches
@@ -161,5 +164,18 @@ mod tests {
         assert_eq!(b.all.steps, 74);
         b.add(counts(46_000, 460, true));
         assert_eq!(b.all.steps, 434);
+    }
+
+    #[test]
+    fn steps_of_one_clock_are_not_counted_again_by_the_next() {
+        let mut b = Between::default();
+        b.begin_at(counts(20_000, 200, true));
+        b.add(counts(100_000, 1_000, true));
+        b.add(counts(160_000, 1_000, false)); // an evaluation, and its anchor is dropped
+        b.add(counts(190_000, 0, false));
+        b.add(counts(210_000, 7_000, true)); // another one, of 30 launches, numbers all of the run
+        assert_eq!(b.all.steps, 800 + 50_000 / 30 + 1);
+        b.add(counts(240_000, 8_000, true));
+        assert_eq!(b.all.steps, 1_800 + 50_000 / 30 + 1);
     }
 }

@@ -200,8 +200,15 @@ pub(crate) fn on_mark() {
         CLOCK.steps.store(0, Ordering::Relaxed);
         CLOCK.counted.store(0, Ordering::Relaxed);
         CLOCK.last.store(0, Ordering::Relaxed);
+        forget_times();
     }
     on_step();
+}
+
+/// Those that are kept are of other steps.
+#[cold]
+fn forget_times() {
+    TIMES.iter().for_each(|t| t.store(0, Ordering::Relaxed));
 }
 
 fn on_step() {
@@ -400,6 +407,7 @@ fn find(launches: u64, before: u64, least: u64, begin_anew: bool) -> bool {
     }
     CLOCK.last.store(0, Ordering::Relaxed);
     CLOCK.changes.fetch_add(1, Ordering::Relaxed);
+    forget_times();
     BOARD.anchor.compare_exchange(0, found.address, Ordering::AcqRel, Ordering::Relaxed).is_ok()
 }
 
