@@ -17,6 +17,9 @@ const BLOCKS: usize = 20;
 const LEAST: usize = 6;
 /// The first stretch has so many blocks of steps whose times are known.
 const ENOUGH: usize = 12;
+/// Looks while nothing is recorded, a minute of them: what has too few launches to be measured is
+/// not waited for any longer.
+const MOST_LOOKS: usize = 240;
 /// Step times of now against those that were measured: beyond this, either way, the program does
 /// something else by now.
 const ELSE: f64 = 1.5;
@@ -157,6 +160,10 @@ pub(super) struct Measured {
     recorded_steps: u64,
     is_begun: bool,
     is_over: bool,
+    /// Looks while nothing was recorded.
+    looks_off: usize,
+    /// What a step took (or launches, one to the next: `false`) while everything was recorded, ns.
+    then: Option<(bool, f64)>,
     /// Looks in a row in which steps took another time than those that were measured.
     others: usize,
     longer: Option<Longer>,
@@ -168,7 +175,7 @@ impl Measured {
     pub(super) fn look(&mut self, now: u64, recorded: Option<bool>) {
         let step = step_clock::steps();
         let changes = step_clock::changes();
-        if std::mem::replace(&mut self.changes, changes) != changes {
+        if std::mem::replace(&mut self.changes, changes) != changes && !self.is_over {
             (self.steps, self.recorded_steps, self.next_step) = (Sides::default(), 0, step + 1);
         }
         let times = step_clock::times(self.next_step, step + 1);
@@ -177,7 +184,9 @@ impl Measured {
         let (made, took) = (launches.saturating_sub(before), now.saturating_sub(since));
         self.next_step = self.next_step.max(step + 1);
         if self.is_over {
-            self.compare(usual(times));
+            let by_launches = || (made >= LAUNCHES).then(|| took as f64 / made as f64);
+            let by_steps = self.then.is_some_and(|then| then.0);
+            self.compare(if by_steps { usual(times) } else { by_launches() });
             return;
         }
         let Some(is_on) = recorded else { return };
@@ -191,6 +200,7 @@ impl Measured {
             self.launches.push(took as f64 / made as f64, is_on);
         }
         if !is_on {
+            self.looks_off += 1;
             let sides = self.sides();
             self.longer = Longer::of(&sides.on, &sides.off).filter(Longer::is_sound);
         }
@@ -209,7 +219,7 @@ impl Measured {
     /// What was measured is of steps as they were then: where they take another time for as long as
     /// it took to measure them, it says nothing any more.
     fn compare(&mut self, now: Option<f64>) {
-        let (Some(now), Some((then, _))) = (now, self.steps.on.mean()) else { return };
+        let (Some(now), Some((_, then))) = (now, self.then) else { return };
         self.others = if now > then * ELSE || now < then / ELSE { self.others + 1 } else { 0 };
         if self.others >= BLOCKS {
             self.longer = None;
@@ -223,7 +233,11 @@ impl Measured {
 
     /// It is on again: what follows is no part of the measurement.
     pub(super) fn switched_on(&mut self) {
-        self.is_over = true;
+        if !std::mem::replace(&mut self.is_over, true) {
+            let sides = self.sides();
+            let by_steps = std::ptr::eq(sides, &self.steps);
+            self.then = sides.on.mean().map(|(mean, _)| (by_steps, mean));
+        }
     }
 
     /// Steps of which it is known how long they took while everything was recorded.
@@ -243,7 +257,7 @@ impl Measured {
 
     /// Nothing will be known better than now.
     pub(super) fn is_done(&self) -> bool {
-        self.is_over || self.sides().is_done()
+        self.is_over || self.sides().is_done() || self.looks_off >= MOST_LOOKS
     }
 
     /// By steps where enough of them are known on both sides; else by launches, which are known
@@ -340,10 +354,8 @@ mod tests {
 
     #[test]
     fn what_was_measured_is_of_the_steps_that_were_measured() {
-        let mut measured = Measured {
-            steps: sides(noise(1).take(20), noise(2).take(20)),
-            ..Measured::known(Longer { mean: 0.0, half: 0.01 })
-        };
+        let mut measured =
+            Measured { then: Some((true, 1.0)), ..Measured::known(Longer { mean: 0.0, half: 0.01 }) };
         for _ in 0..BLOCKS - 1 {
             measured.compare(Some(0.2));
         }
