@@ -4,11 +4,15 @@
 //! of CUPTI is on then, and none is needed: the sampler looks where the program stands meanwhile.
 
 use trace::event::Event;
+use trace::Loss;
+
+use crate::platform::losses;
 
 /// A step that has not come for so many usual ones, and so long, ns, is a pause: a look that finds
 /// it within the next 50 ms sees what most of it is.
 const OVERDUE: (u64, u64) = (3, 100_000_000);
-/// So many samples of a pause are kept, then one in so many: what goes on for hours is told by few.
+/// So many samples of a thread in one pause are kept, then one in so many: what goes on for hours is
+/// told by few.
 const OF_ONE: u32 = 200;
 const THEN_ONE_IN: u32 = 4;
 /// ... and so many of all of them: 1 MB.
@@ -20,8 +24,10 @@ pub(crate) struct Pauses {
     /// From the step that lasts to the next, ns; 0: none yet.
     since: u64,
     until: u64,
-    /// Samples in it, and samples kept of all.
-    seen: u32,
+    /// Samples in it, by thread: of all threads together those of one might be the ones that are
+    /// left out.
+    seen: Vec<(u32, u32)>,
+    /// Samples kept of all pauses.
     kept: u32,
 }
 
@@ -33,7 +39,7 @@ impl Pauses {
             && usual > 0
             && now.saturating_sub(began) >= OVERDUE.1.max(usual.saturating_mul(OVERDUE.0));
         if is_overdue && self.since != began.max(since) {
-            *self = Pauses { since: began.max(since), until: u64::MAX, seen: 0, kept: self.kept };
+            *self = Pauses { since: began.max(since), until: u64::MAX, seen: Vec::new(), kept: self.kept };
         } else if !is_overdue {
             self.end(now);
         }
@@ -49,16 +55,27 @@ impl Pauses {
         (self.until == u64::MAX).then_some(self.since)
     }
 
-    /// Is this sample to be kept? The first one of a pause stands for the time before it, too.
-    pub(crate) fn takes(&mut self, sample: &mut Event) -> bool {
-        if sample.start < self.since || sample.end > self.until || self.kept >= OF_ALL {
+    /// Is this sample of a thread to be kept? The first one in a pause stands for the time before
+    /// it, too.
+    pub(crate) fn takes(&mut self, tid: u32, sample: &mut Event) -> bool {
+        if sample.start < self.since || sample.end > self.until {
             return false;
         }
-        self.seen = self.seen.saturating_add(1);
-        if self.seen > OF_ONE && self.seen % THEN_ONE_IN != 0 {
+        if self.kept >= OF_ALL {
+            losses::add(Loss::PausesFull, 1);
             return false;
         }
-        if self.seen == 1 {
+        let known = self.seen.iter().position(|s| s.0 == tid);
+        let at = known.unwrap_or_else(|| {
+            self.seen.push((tid, 0));
+            self.seen.len() - 1
+        });
+        let Some((_, seen)) = self.seen.get_mut(at) else { return false };
+        *seen = seen.saturating_add(1);
+        if *seen > OF_ONE && *seen % THEN_ONE_IN != 0 {
+            return false;
+        }
+        if *seen == 1 {
             sample.start = self.since;
         }
         self.kept += 1;
@@ -84,16 +101,16 @@ mod tests {
         assert_eq!(pauses.on_since(), None);
         pauses.look(1_100 * MS, 500 * MS, (1_000 * MS, 10 * MS));
         assert!(pauses.on_since().is_some());
-        assert!(!pauses.takes(&mut sample(990, 1_010)), "before it");
+        assert!(!pauses.takes(1, &mut sample(990, 1_010)), "before it");
         let mut first = sample(1_110, 1_120);
-        assert!(pauses.takes(&mut first));
+        assert!(pauses.takes(1, &mut first));
         assert_eq!(first.start, 1_000 * MS, "stands for what was not looked at, too");
         let mut next = sample(1_120, 1_130);
-        assert!(pauses.takes(&mut next) && next.start == 1_120 * MS);
+        assert!(pauses.takes(1, &mut next) && next.start == 1_120 * MS);
         pauses.look(1_500 * MS, 500 * MS, (1_490 * MS, 10 * MS));
         assert_eq!(pauses.on_since(), None);
-        assert!(pauses.takes(&mut sample(1_480, 1_490)), "it was on its way");
-        assert!(!pauses.takes(&mut sample(1_490, 1_510)), "steps come again");
+        assert!(pauses.takes(1, &mut sample(1_480, 1_490)), "it was on its way");
+        assert!(!pauses.takes(1, &mut sample(1_490, 1_510)), "steps come again");
     }
 
     #[test]
@@ -109,11 +126,24 @@ mod tests {
     }
 
     #[test]
+    fn of_each_thread_as_many_are_kept() {
+        let mut pauses = Pauses::default();
+        pauses.look(1_100 * MS, 0, (1_000 * MS, 10 * MS));
+        let mut kept = [0; 2];
+        for n in 0..1_000 {
+            for tid in 0..2 {
+                kept[tid] += u32::from(pauses.takes(tid as u32, &mut sample(1_100 + 10 * n, 1_110 + 10 * n)));
+            }
+        }
+        assert_eq!(kept, [400; 2]);
+    }
+
+    #[test]
     fn what_goes_on_for_hours_is_told_by_few() {
         let mut pauses = Pauses::default();
         pauses.look(1_100 * MS, 0, (1_000 * MS, 10 * MS));
         let hour = (0..360_000u64).map(|n| sample(1_100 + 10 * n, 1_110 + 10 * n));
-        let kept = hour.filter(|s| pauses.takes(&mut s.clone())).count();
+        let kept = hour.filter(|s| pauses.takes(1, &mut s.clone())).count();
         assert_eq!(kept, OF_ALL as usize);
     }
 }

@@ -121,7 +121,7 @@ impl Taker {
         match item {
             Item::Sample(tid, mut e) => {
                 e.a = self.stack(e.a);
-                if capture.covers(e.start) || pauses.takes(&mut e) {
+                if capture.covers(e.start) || pauses.takes(tid, &mut e) {
                     store.add(TrackInfo::Thread { tid, name: 0 }, &e);
                 }
             }

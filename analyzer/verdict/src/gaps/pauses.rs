@@ -4,6 +4,7 @@
 //! there although seven seconds were recorded.
 
 use trace::event::Unobserved;
+use trace::Loss;
 
 use crate::gaps::sample_index::common;
 use crate::run::{Run, Sample, Span, Thread};
@@ -86,7 +87,11 @@ pub(crate) fn of(run: &Run) -> Option<Pauses> {
         }
     }
     let ns = pauses.iter().map(|p| p.ns()).sum();
-    let share = share(ns, between(run).map(Span::ns).sum());
+    // once as many samples are kept as a run keeps, pauses are not seen any more
+    let last = samples.iter().map(|s| s.span.end).max().filter(|_| run.header.loss(Loss::PausesFull) > 0);
+    let until = last.unwrap_or(u64::MAX);
+    let watched = between(run).map(|b| b.end.min(until).saturating_sub(b.start)).sum();
+    let share = share(ns, watched);
     if share < LEAST {
         return None;
     }
