@@ -22,7 +22,7 @@ use verdict::output::report::{self, Report, ReportOptions};
 use verdict::output::sentence;
 use verdict::run::complete_to;
 use verdict::run::Span;
-use verdict::sites::{Site, Sites};
+use verdict::sites::Sites;
 use verdict::text::duration::long;
 use verdict::{Run, Window};
 
@@ -122,8 +122,8 @@ fn fly(settings: &Settings, image: &Image, order: &Order) {
     }
     let valid = Span::new(valid.start.max(run.header.start_monotonic), valid.end);
     let hangs = order.quiet > 0;
-    if let Some(place) = hangs.then(|| stands_at(&run, at)).flatten() {
-        why.push_str(&format!("; the launching thread stands at {place}"));
+    if let Some((thread, place)) = hangs.then(|| stands_at(&run, at)).flatten() {
+        why.push_str(&format!("; the {thread} thread stands at {place}"));
     }
     let because = because(&why, valid, analysis.coverage.seen_ns, order.unobserved.is_some());
     (options.live, options.threaded) = (true, false);
@@ -146,14 +146,16 @@ fn verdict_of(image: &Image, valid: Span, most: u64) -> Option<String> {
     sentence::verdict(&verdict::analyze(&run))
 }
 
-/// Where the thread that launches was seen last in Python, if that was no longer than [`SEEN`]
-/// before the alarm.
-fn stands_at(run: &Run, at: u64) -> Option<String> {
-    let thread = run.threads.iter().max_by_key(|t| t.calls.len())?;
+/// Which thread it is, and where it was seen last in Python, if that was no longer than [`SEEN`]
+/// before the alarm: the one that launches, and where no calls were recorded the main one.
+fn stands_at(run: &Run, at: u64) -> Option<(&'static str, String)> {
+    let launching = run.threads.iter().filter(|t| !t.calls.is_empty()).max_by_key(|t| t.calls.len());
+    let main = || run.threads.iter().find(|t| t.tid == run.header.pid).map(|t| ("main", t));
+    let (name, thread) = launching.map(|t| ("launching", t)).or_else(main)?;
     let last = thread.samples.last().filter(|s| s.stack != 0 && s.span.end.saturating_add(SEEN) >= at)?;
     let mut sites = Sites::new(run);
     let number = sites.of(last.stack)?;
-    sites.get(number).map(Site::to_string)
+    sites.get(number).map(|site| (name, site.to_string()))
 }
 
 /// Why, of how long the trace is, and how much of that was recorded.

@@ -21,8 +21,9 @@ pub(super) struct Alarm {
     /// A step is slow that takes so many usual ones; 0: there is no alarm.
     factor: f64,
     last: Option<u64>,
-    /// Steps when the alarm rang for a missing one: it is missing once.
-    missing_at: Option<u64>,
+    /// Steps when the alarm rang for a missing one, and whether it was a hang: it rings once for
+    /// either.
+    missing_at: Option<(u64, bool)>,
     usual: u64,
 }
 
@@ -45,6 +46,19 @@ pub(crate) enum Reason {
         /// What is usual.
         usual: u64,
     },
+}
+
+impl Reason {
+    /// Nothing happens any more, for long enough to say so. (A program without steps that launches
+    /// or waits by turns does something else: it evaluates, say.)
+    pub(crate) fn is_hang(&self) -> bool {
+        matches!(*self, Reason::Missing { idle, usual, .. } if idle > long_for(usual))
+    }
+}
+
+/// A step that has not come for so long is missing, ns.
+fn long_for(usual: u64) -> u64 {
+    MISSING.1.max(usual.saturating_mul(MISSING.0))
 }
 
 /// Slow steps in a row, and how long that went on at least, ns, before a window is opened that
@@ -105,8 +119,7 @@ impl Alarm {
     /// Is there a reason, now? Once in a while. `active_at`: when the program did anything last.
     pub(super) fn rings(&mut self, now: u64, has_steps: bool, active_at: u64) -> Option<Reason> {
         let steps = step_clock::steps();
-        let is_over = self.last.is_none_or(|last| now.saturating_sub(last) >= PAUSE);
-        if self.factor == 0.0 || !has_steps || !is_over || steps < USUAL / 4 + IN_A_ROW {
+        if self.factor == 0.0 || !has_steps || steps < USUAL / 4 + IN_A_ROW {
             return None;
         }
         let newest = step_clock::times(steps + 1 - IN_A_ROW, steps + 1);
@@ -114,21 +127,25 @@ impl Alarm {
         self.usual = usual;
         let waited = now.saturating_sub(step_clock::last_step_at());
         let reason = self.reason(&newest, usual as f64, (steps, waited), now.saturating_sub(active_at))?;
+        // (what an alarm of a moment ago was for may be why it hangs now)
+        let is_over = self.last.is_none_or(|last| now.saturating_sub(last) >= PAUSE);
+        if !is_over && !reason.is_hang() {
+            return None;
+        }
+        if let Reason::Missing { .. } = reason {
+            self.missing_at = Some((steps, reason.is_hang()));
+        }
         self.last = Some(now);
         Some(reason)
     }
 
-    fn reason(
-        &mut self,
-        newest: &[u64],
-        usual: f64,
-        (steps, waited): (u64, u64),
-        idle: u64,
-    ) -> Option<Reason> {
+    fn reason(&self, newest: &[u64], usual: f64, (steps, waited): (u64, u64), idle: u64) -> Option<Reason> {
         let usual_ns = usual as u64;
-        if waited > MISSING.1.max(usual_ns.saturating_mul(MISSING.0)) {
-            let is_new = self.missing_at.replace(steps) != Some(steps);
-            return is_new.then_some(Reason::Missing { ns: waited, idle, usual: usual_ns });
+        if waited > long_for(usual_ns) {
+            let missing = Reason::Missing { ns: waited, idle, usual: usual_ns };
+            let was_told =
+                self.missing_at.is_some_and(|(at, hang)| at == steps && (hang || !missing.is_hang()));
+            return (!was_told).then_some(missing);
         }
         let ns = middle(&mut newest.to_vec())?;
         is_slow(newest, usual, self.factor).then_some(Reason::Slow { ns, usual: usual_ns })
@@ -169,16 +186,24 @@ mod tests {
     }
 
     #[test]
-    fn a_step_is_missing_once() {
+    fn a_step_is_missing_once_and_once_more_where_the_program_hangs() {
         let mut alarm = Alarm::new(1.5);
         let (usual, s) = (100_000_000.0, 1_000_000_000);
-        let mut rings = |steps, waited| alarm.reason(&[100_000_000; 8], usual, (steps, waited), 3);
-        assert_eq!(rings(500, 10 * s), None, "not yet");
-        let missing = |ns| Some(Reason::Missing { ns, idle: 3, usual: 100_000_000 });
-        assert_eq!(rings(500, 11 * s), missing(11 * s));
-        assert_eq!(rings(500, 400 * s), None, "the same one");
-        assert_eq!(rings(501, 12 * s), missing(12 * s), "another one");
-        let mut long = Alarm::new(1.5);
+        let mut rings = |steps, waited, idle| {
+            let reason = alarm.reason(&[100_000_000; 8], usual, (steps, waited), idle);
+            if let Some(reason) = reason {
+                alarm.missing_at = Some((steps, reason.is_hang()));
+            }
+            reason
+        };
+        assert_eq!(rings(500, 10 * s, 3), None, "not yet");
+        let missing = |ns, idle| Some(Reason::Missing { ns, idle, usual: 100_000_000 });
+        assert_eq!(rings(500, 11 * s, 3), missing(11 * s, 3), "an evaluation");
+        assert_eq!(rings(500, 40 * s, 9 * s), None, "the same one");
+        assert_eq!(rings(500, 42 * s, 11 * s), missing(42 * s, 11 * s), "it hangs in it");
+        assert_eq!(rings(500, 400 * s, 369 * s), None, "told");
+        assert_eq!(rings(501, 12 * s, 12 * s), missing(12 * s, 12 * s), "another one");
+        let long = Alarm::new(1.5);
         let slow = |waited| (500, waited);
         assert_eq!(long.reason(&[s; 8], s as f64, slow(19 * s), 0), None, "a step of a second");
         assert!(long.reason(&[s; 8], s as f64, slow(21 * s), 0).is_some());

@@ -417,6 +417,9 @@ impl Windows {
             Schedule::Windows(_, By::Steps) | Schedule::Asked => true,
         };
         if !usual || self.asked.is_some() {
+            if self.flies {
+                self.watch.alarm(now, has_steps, self.unobserved(capture));
+            }
             return;
         }
         let rings = self.watch.alarm(now, has_steps, self.unobserved(capture));

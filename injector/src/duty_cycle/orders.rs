@@ -98,9 +98,7 @@ pub(super) fn written() -> u64 {
 /// The alarm rang `now`: a trace is written, unless there were enough. By the drain thread; waits
 /// for nobody.
 pub(super) fn ask(now: u64, reason: Reason, in_sync: Option<UnderWay>, unobserved: Option<Open>) {
-    // a program that still launches or waits by turns does something else (it evaluates, say): that
-    // is no reason
-    if matches!(reason, Reason::Missing { ns, idle, .. } if idle < ns / 2) {
+    if matches!(reason, Reason::Missing { .. }) && !reason.is_hang() {
         return;
     }
     let last = DESK.last.load(Ordering::Relaxed);
