@@ -11,8 +11,8 @@ use crate::platform::losses;
 /// A step that has not come for so many usual ones, and so long, ns, is a pause: a look that finds
 /// it within the next 50 ms sees what most of it is.
 const OVERDUE: (u64, u64) = (3, 100_000_000);
-/// So many samples of a thread in one pause are kept, then one in so many: what goes on for hours is
-/// told by few.
+/// So many samples of a thread in one pause are kept, then one in so many: what goes on for hours
+/// is told by few.
 const OF_ONE: u32 = 200;
 const THEN_ONE_IN: u32 = 4;
 /// ... and so many of all of them: 1 MB.
@@ -131,8 +131,8 @@ mod tests {
         pauses.look(1_100 * MS, 0, (1_000 * MS, 10 * MS));
         let mut kept = [0; 2];
         for n in 0..1_000 {
-            for tid in 0..2 {
-                kept[tid] += u32::from(pauses.takes(tid as u32, &mut sample(1_100 + 10 * n, 1_110 + 10 * n)));
+            for (tid, kept) in (0..).zip(&mut kept) {
+                *kept += u32::from(pauses.takes(tid, &mut sample(1_100 + 10 * n, 1_110 + 10 * n)));
             }
         }
         assert_eq!(kept, [400; 2]);
