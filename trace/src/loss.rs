@@ -111,7 +111,7 @@ losses! {
     /// recording's.
     ForeignClock = 29, Data, "foreign_clock", "GPU operations and calls with times of another clock (another profiler's), left out";
     /// Samples of pauses between windows beyond those that a run keeps.
-    PausesFull = 30, Note, "pauses_full", "samples of pauses between windows beyond the 16,384 that a run keeps: pauses are told of the time until then";
+    PausesFull = 30, Note, "pauses_full", "samples of pauses between windows beyond the 16,384 that a run keeps: later pauses are not reported";
 }
 
 #[cfg(test)]

@@ -8,8 +8,8 @@
 //!   driver and NVTX ask of them.
 //! * **Another tool's** in `CUDA_INJECTION64_PATH`: it stays, the driver never calls us, and at the
 //!   exit of a program that used CUDA one line says so; so it does where there is no such file, of
-//!   which the driver says nothing. With `GAPPROBE_FORCE=1` we take its place. (Called in our turn
-//!   nsys recorded nothing of CUDA's either: H200, 2026-11-28.)
+//!   which the driver says nothing. With `GAPPROBE_FORCE=1` we take its place. (When we
+//!   called it in our turn, nsys recorded nothing of CUDA's: H200, 2026-11-28.)
 
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,9 @@ use crate::sources::marks::nvtx;
 
 /// Why the driver does not call us in this process.
 struct Away {
+    /// `CUDA_INJECTION64_PATH` names this library of another tool's.
     tool: OnceLock<Vec<u8>>,
+    /// Nsight Compute is around, by this sign.
     sign: OnceLock<&'static str>,
 }
 

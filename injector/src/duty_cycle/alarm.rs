@@ -20,7 +20,8 @@ const PAUSE: u64 = 300_000_000_000;
 pub(super) struct Alarm {
     /// A step is slow that takes so many usual ones; 0: there is no alarm.
     factor: f64,
-    last: Option<u64>,
+    /// When it rang last, and whether for a hang.
+    last: Option<(u64, bool)>,
     /// Steps when the alarm rang for a missing one, and whether it was a hang: it rings once for
     /// either.
     missing_at: Option<(u64, bool)>,
@@ -127,16 +128,20 @@ impl Alarm {
         self.usual = usual;
         let waited = now.saturating_sub(step_clock::last_step_at());
         let reason = self.reason(&newest, usual as f64, (steps, waited), now.saturating_sub(active_at))?;
-        // (what an alarm of a moment ago was for may be why it hangs now)
-        let is_over = self.last.is_none_or(|last| now.saturating_sub(last) >= PAUSE);
-        if !is_over && !reason.is_hang() {
+        if !self.may_ring(now, reason) {
             return None;
         }
         if let Reason::Missing { .. } = reason {
             self.missing_at = Some((steps, reason.is_hang()));
         }
-        self.last = Some(now);
+        self.last = Some((now, reason.is_hang()));
         Some(reason)
+    }
+
+    /// Not twice within [`PAUSE`]; but what it rang for may be why the program hangs now.
+    fn may_ring(&self, now: u64, reason: Reason) -> bool {
+        self.last
+            .is_none_or(|(at, was_hang)| now.saturating_sub(at) >= PAUSE || reason.is_hang() && !was_hang)
     }
 
     fn reason(&self, newest: &[u64], usual: f64, (steps, waited): (u64, u64), idle: u64) -> Option<Reason> {
@@ -207,5 +212,15 @@ mod tests {
         let slow = |waited| (500, waited);
         assert_eq!(long.reason(&[s; 8], s as f64, slow(19 * s), 0), None, "a step of a second");
         assert!(long.reason(&[s; 8], s as f64, slow(21 * s), 0).is_some());
+    }
+
+    #[test]
+    fn a_hang_rings_behind_an_evaluation_and_not_behind_another_hang() {
+        let s = 1_000_000_000;
+        let missing = |idle| Reason::Missing { ns: 20 * s, idle, usual: 100_000_000 };
+        let (evaluation, hang) = (missing(3), missing(12 * s));
+        let rung = |was_hang| Alarm { last: Some((500 * s, was_hang)), ..Alarm::new(1.5) };
+        assert!(rung(false).may_ring(520 * s, hang) && !rung(false).may_ring(520 * s, evaluation));
+        assert!(!rung(true).may_ring(520 * s, hang) && rung(true).may_ring(800 * s, hang));
     }
 }

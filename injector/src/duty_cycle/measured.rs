@@ -175,18 +175,21 @@ impl Measured {
     pub(super) fn look(&mut self, now: u64, recorded: Option<bool>) {
         let step = step_clock::steps();
         let changes = step_clock::changes();
-        if std::mem::replace(&mut self.changes, changes) != changes && !self.is_over {
-            (self.steps, self.recorded_steps, self.next_step) = (Sides::default(), 0, step + 1);
+        if std::mem::replace(&mut self.changes, changes) != changes {
+            self.next_step = step + 1;
+            if !self.is_over {
+                (self.steps, self.recorded_steps) = (Sides::default(), 0);
+            }
         }
         let times = step_clock::times(self.next_step, step + 1);
         let launches = step_clock::launches();
         let (before, since) = self.last.replace((launches, now)).unwrap_or((launches, now));
         let (made, took) = (launches.saturating_sub(before), now.saturating_sub(since));
+        let apart = (made >= LAUNCHES).then(|| took as f64 / made as f64);
         self.next_step = self.next_step.max(step + 1);
         if self.is_over {
-            let by_launches = || (made >= LAUNCHES).then(|| took as f64 / made as f64);
             let by_steps = self.then.is_some_and(|then| then.0);
-            self.compare(if by_steps { usual(times) } else { by_launches() });
+            self.compare(if by_steps { usual(times) } else { apart });
             return;
         }
         let Some(is_on) = recorded else { return };
@@ -196,8 +199,8 @@ impl Measured {
         if let Some(usual) = usual(times) {
             self.steps.push(usual, is_on);
         }
-        if made >= LAUNCHES {
-            self.launches.push(took as f64 / made as f64, is_on);
+        if let Some(apart) = apart {
+            self.launches.push(apart, is_on);
         }
         if !is_on {
             self.looks_off += 1;
@@ -234,9 +237,7 @@ impl Measured {
     /// It is on again: what follows is no part of the measurement.
     pub(super) fn switched_on(&mut self) {
         if !std::mem::replace(&mut self.is_over, true) {
-            let sides = self.sides();
-            let by_steps = std::ptr::eq(sides, &self.steps);
-            self.then = sides.on.mean().map(|(mean, _)| (by_steps, mean));
+            self.then = self.sides().on.mean().map(|(mean, _)| (self.is_by_steps(), mean));
         }
     }
 
@@ -262,8 +263,12 @@ impl Measured {
 
     /// By steps where enough of them are known on both sides; else by launches, which are known
     /// from the start.
+    fn is_by_steps(&self) -> bool {
+        self.steps.has(LEAST) || !self.launches.has(LEAST)
+    }
+
     fn sides(&self) -> &Sides {
-        match self.steps.has(LEAST) || !self.launches.has(LEAST) {
+        match self.is_by_steps() {
             true => &self.steps,
             false => &self.launches,
         }

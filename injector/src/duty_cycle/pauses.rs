@@ -27,6 +27,8 @@ pub(crate) struct Pauses {
     /// Samples in it, by thread: of all threads together those of one might be the ones that are
     /// left out.
     seen: Vec<(u32, u32)>,
+    /// The end of its first sample, ns.
+    first: u64,
     /// Samples kept of all pauses.
     kept: u32,
 }
@@ -39,7 +41,8 @@ impl Pauses {
             && usual > 0
             && now.saturating_sub(began) >= OVERDUE.1.max(usual.saturating_mul(OVERDUE.0));
         if is_overdue && self.since != began.max(since) {
-            *self = Pauses { since: began.max(since), until: u64::MAX, seen: Vec::new(), kept: self.kept };
+            let kept = self.kept;
+            *self = Pauses { since: began.max(since), until: u64::MAX, kept, ..Pauses::default() };
         } else if !is_overdue {
             self.end(now);
         }
@@ -55,8 +58,8 @@ impl Pauses {
         (self.until == u64::MAX).then_some(self.since)
     }
 
-    /// Is this sample of a thread to be kept? The first one in a pause stands for the time before
-    /// it, too.
+    /// Is this sample of a thread to be kept? Those of the first look at a pause stand for the time
+    /// before it, too.
     pub(crate) fn takes(&mut self, tid: u32, sample: &mut Event) -> bool {
         if sample.start < self.since || sample.end > self.until {
             return false;
@@ -64,6 +67,9 @@ impl Pauses {
         if self.kept >= OF_ALL {
             losses::add(Loss::PausesFull, 1);
             return false;
+        }
+        if self.seen.is_empty() {
+            self.first = sample.end;
         }
         let known = self.seen.iter().position(|s| s.0 == tid);
         let at = known.unwrap_or_else(|| {
@@ -75,7 +81,7 @@ impl Pauses {
         if *seen > OF_ONE && *seen % THEN_ONE_IN != 0 {
             return false;
         }
-        if *seen == 1 {
+        if *seen == 1 && sample.start <= self.first {
             sample.start = self.since;
         }
         self.kept += 1;
@@ -107,6 +113,10 @@ mod tests {
         assert_eq!(first.start, 1_000 * MS, "stands for what was not looked at, too");
         let mut next = sample(1_120, 1_130);
         assert!(pauses.takes(1, &mut next) && next.start == 1_120 * MS);
+        let mut beside = sample(1_111, 1_121);
+        assert!(pauses.takes(2, &mut beside) && beside.start == 1_000 * MS, "the same look");
+        let mut late = sample(1_400, 1_410);
+        assert!(pauses.takes(3, &mut late) && late.start == 1_400 * MS, "a thread that came later");
         pauses.look(1_500 * MS, 500 * MS, (1_490 * MS, 10 * MS));
         assert_eq!(pauses.on_since(), None);
         assert!(pauses.takes(1, &mut sample(1_480, 1_490)), "it was on its way");

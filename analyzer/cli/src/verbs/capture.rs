@@ -302,7 +302,7 @@ impl Capture<'_> {
         if latest.sources & YIELDED != 0 {
             "nothing was recorded in that time: another profiler has the GPU's records"
         } else if latest.host_complete_to < self.begin {
-            "recording could not be switched on in that time, for which the program must launch something"
+            "recording could not be switched on in that time (it is switched at a launch)"
         } else if latest.gpu_complete_to < self.begin {
             "the GPU is at work since before that time, and gives its records when it is done"
         } else {

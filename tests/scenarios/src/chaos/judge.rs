@@ -276,8 +276,8 @@ impl Held<'_> {
         spans.chain(self.open_at_the_kill()).collect()
     }
 
-    /// Such a span is in the file once it has ended. Of one that had not when the file was written
-    /// last there is nothing, and the file promises nothing of it.
+    /// The time from cudaProfilerStop to the next cudaProfilerStart is in the file as a span once
+    /// it has ended. Where it had not when the file was written last, the file promises nothing.
     fn open_at_the_kill(&self) -> Option<(u64, u64)> {
         if self.truth.ended.is_some() {
             return None;
