@@ -77,8 +77,8 @@ fn see_the_report_made(settings: &Settings) {
     let begin = Instant::now();
     let within = |ms: u64| begin + Duration::from_millis(ms).saturating_sub(spent);
     let deadline = within(settings.exit_ms);
-    // flushing may take 0.6 s of it at most; a hung flush is left hanging on its own thread
-    let flush_until = within(700.min(settings.exit_ms / 2));
+    // flushing may take a third of it; a hung flush is left hanging on its own thread
+    let flush_until = within(settings.exit_ms / 3);
     flush::ask_last();
     while !flush::last_is_done() && Instant::now() < flush_until {
         threads::pause(1);

@@ -167,7 +167,7 @@ fn nine_threads_that_exit_at_once_wait_for_the_report() {
     assert_eq!(run.recorded().kernels().len(), 20000);
 }
 
-/// The flush hangs for some 700 ms here: the signal comes in the middle of it.
+/// The flush hangs for some 660 ms here: the signal comes in the middle of it.
 #[test]
 fn a_signal_whose_handler_exits_while_the_report_is_made_does_not_cost_the_report() {
     let run = Victim::sim("13.0", &["ways_out", "interrupted", "2000"]).env("SIM_FAULT", "flush=hang").run();

@@ -148,6 +148,11 @@ fn a_flush_that_is_slow_or_fails() {
     assert!(run.wall < Duration::from_millis(2400), "{:?}", run.wall);
     nothing_is_made_up(&run);
     assert_eq!(run.recorded().kernels().len() as u64, KERNELS);
+    // slower than the default leaves room for: waited for where more time is given
+    let victim = Victim::sim("13.0", &["loop", "20", "100", "10", "200"]);
+    let run = victim.env("SIM_FAULT", "flush=slow:1000ms").env("GAPPROBE_EXIT_MS", "12000").run();
+    assert_eq!(run.recorded().losses(), [], "{}", run.stderr);
+    assert_eq!(run.recorded().kernels().len() as u64, KERNELS);
     let run = faulty("flush=error999");
     nothing_is_made_up(&run);
     assert!(run.recorded().loss(Loss::CuptiError) > 0, "{:?}", run.recorded().losses());
