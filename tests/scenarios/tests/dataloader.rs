@@ -178,7 +178,7 @@ fn workers_that_are_too_few_are_counted_and_the_line_is_where_the_loop_waits() {
         let text = summary["verdict"]["text"].as_str().unwrap_or_default();
         theirs(text, "DECODE", "Images.__getitem__");
         assert!(text.contains("; 2 workers, "), "{form}: {text}");
-        let part = text.split("; 2 workers, ").nth(1).and_then(|t| t.split(' ').next()?.parse::<f64>().ok());
+        let part = text.split("; 2 workers, ").nth(1).and_then(|t| t.split('%').next()?.parse::<f64>().ok());
         let (said, truth) = (part.expect("how busy they are") / 100.0, told(&run, "workers_on_cpu"));
         assert!(
             (said - truth).abs() < 0.15,
