@@ -115,6 +115,45 @@ pub struct Input {
     pub notes: Vec<String>,
     /// Calls into the operating system, in the order of the file (nsys with `--trace=osrt`).
     pub os_calls: Vec<OsCall>,
+    /// What torch.profiler tells of operators beyond their time.
+    pub operators: Operators,
+}
+
+/// What torch.profiler tells of operators beyond their time. No verdict rests on it.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Operators {
+    /// Of `record_shapes=True`, in the order of the file.
+    pub shapes: Vec<Shapes>,
+    /// Of `profile_memory=True`, in the order of time.
+    pub memory: Vec<MemoryChange>,
+    /// When the profiler itself was at work: on which thread, the trace does not say.
+    pub overhead: Vec<Span>,
+    /// Kernel thread id of the process's first thread; `None`: not seen, or of several processes.
+    pub main_thread: Option<u32>,
+}
+
+/// Shapes of an operator's inputs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Shapes {
+    /// Kernel thread id.
+    pub tid: u32,
+    /// The operator's range.
+    pub span: Span,
+    /// Its name, a string id of the run's definitions.
+    pub name: u32,
+    /// As the trace has them, `[[32, 64], []]`, a string id.
+    pub shapes: u32,
+}
+
+/// Memory that PyTorch's allocators handed out or took back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryChange {
+    /// When, in the run's time, ns.
+    pub at: u64,
+    /// Bytes; below zero: freed.
+    pub bytes: i64,
+    /// A GPU's memory, else the host's.
+    pub on_gpu: bool,
 }
 
 /// A call into the operating system's libraries: `poll`, `pthread_cond_wait`, `ioctl` ...

@@ -18,7 +18,7 @@ use verdict::text::plural::counted;
 use super::gzip::Members;
 use super::kineto::{self, Kineto};
 use super::nsys::{self, Nsys};
-use super::{mistaken, Format, Input, Progress, ReadError, Refused};
+use super::{mistaken, Format, Input, Operators, Progress, ReadError, Refused};
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 const SQLITE: &[u8] = b"SQLite format 3\0";
@@ -190,6 +190,7 @@ fn recording(bytes: &[u8]) -> Result<Input, ReadError> {
         bytes,
         notes: Vec::new(),
         os_calls: Vec::new(),
+        operators: Operators::default(),
     })
 }
 
@@ -198,7 +199,17 @@ fn from_nsys(n: Nsys) -> Input {
     notes.extend(refused.nowhere());
     run.problems.bad_events = refused.lost();
     run.recorder = Recorder::Nsys;
-    Input { format: Format::Nsys, run, zero: 0, refused, events: rows, bytes, notes, os_calls }
+    Input {
+        format: Format::Nsys,
+        run,
+        zero: 0,
+        refused,
+        events: rows,
+        bytes,
+        notes,
+        os_calls,
+        operators: Operators::default(),
+    }
 }
 
 fn from_kineto(k: Kineto) -> Input {
@@ -239,7 +250,7 @@ fn from_kineto(k: Kineto) -> Input {
     if let Some(line) = k.said.filter(|_| k.refused.older > 0 || k.refused.left_out > 0) {
         notes.push(format!("of the whole run was said: {}", visible(&line)));
     }
-    let Kineto { mut run, refused, events, bytes, own, zero, xla, .. } = k;
+    let Kineto { mut run, operators, refused, events, bytes, own, zero, xla, .. } = k;
     let ends = u64::from(refused.cut) + u64::from(refused.damaged);
     run.problems.bad_events += refused.lost() - ends;
     run.problems.cut_segments += u64::from(refused.cut);
@@ -249,5 +260,5 @@ fn from_kineto(k: Kineto) -> Input {
         (false, true) => Format::Xla,
         (false, false) => Format::Kineto,
     };
-    Input { format, run, zero, refused, events, bytes, notes, os_calls: Vec::new() }
+    Input { format, run, zero, refused, events, bytes, notes, os_calls: Vec::new(), operators }
 }

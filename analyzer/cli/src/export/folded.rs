@@ -35,6 +35,11 @@ pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result
             *stacks.entry(stack).or_default() += idle.ns;
         });
     }
+    write_stacks(stacks, out)
+}
+
+/// Stacks with their ns.
+pub(super) fn write_stacks(stacks: BTreeMap<String, u64>, out: &mut dyn Write) -> io::Result<()> {
     for (stack, ns) in stacks {
         // whole microseconds: the readers take integers
         let us = (ns + 500) / 1000;
@@ -46,6 +51,6 @@ pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result
 }
 
 /// A frame: the separator and what cannot be seen cannot stand in it.
-fn clean(name: &str) -> String {
+pub(super) fn clean(name: &str) -> String {
     name.chars().map(|c| if c == ';' || is_hidden(c) { '_' } else { c }).collect()
 }

@@ -4,10 +4,11 @@
 //!
 //! ```text
 //! one file a report   cuda_*.rs, nvtx_*.rs, osrt_sum.rs as nsys; gaps.rs, steps.rs, phases.rs, syncs.rs our own;
-//!                     hta.rs as Holistic Trace Analysis
+//!                     hta.rs as Holistic Trace Analysis, ops.rs (two) as torch.profiler
 //! source.rs           the run, and what several reports need of it, made once
 //! names.rs            kernels by name (their classes: ../kernel_class.rs)
 //! launches.rs         what each call launched      ranges.rs     named ranges, nested
+//! operators.rs        operators and ranges, nested with calls
 //! occupancy.rs        waves and theoretical occupancy
 //! stats.rs            average, median, deviation   groups.rs     values by name
 //! table.rs            rows and columns
@@ -34,6 +35,8 @@ mod nvtx_gpu_proj_sum;
 mod nvtx_kern_sum;
 mod nvtx_sum;
 pub mod occupancy;
+mod operators;
+mod ops;
 mod osrt_sum;
 mod phases;
 mod ranges;
@@ -109,7 +112,7 @@ impl Report {
 }
 
 /// Every report, nsys's first.
-pub static REPORTS: [&Report; 15] = [
+pub static REPORTS: [&Report; 17] = [
     &cuda_api_sum::REPORT,
     &cuda_gpu_kern_sum::REPORT,
     &cuda_gpu_mem_time_sum::REPORT,
@@ -125,6 +128,8 @@ pub static REPORTS: [&Report; 15] = [
     &steps::REPORT,
     &phases::REPORT,
     &hta::REPORT,
+    &ops::BY_NAME,
+    &ops::BY_SHAPES,
 ];
 
 /// The report of this name.

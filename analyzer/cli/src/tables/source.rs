@@ -2,16 +2,22 @@
 //! The run behind the tables, and what several of them need of it: each made when first asked for,
 //! once.
 
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use formats::OsCall;
+use formats::{Input, Operators, OsCall};
+use trace::Kind;
 use verdict::analysis::Analysis;
 use verdict::run::{Op, Run};
 
+use super::cuda_gpu_mem_time_sum::operation;
 use super::launches::Launches;
 use super::names::{Kernels, NameStyle};
 use super::occupancy::Fits;
 use super::ranges::{self, Named};
+
+static NONE: Operators =
+    Operators { shapes: Vec::new(), memory: Vec::new(), overhead: Vec::new(), main_thread: None };
 
 /// What tables are made from.
 pub struct Source<'a> {
@@ -19,6 +25,8 @@ pub struct Source<'a> {
     pub run: &'a Run,
     /// Calls into the operating system, which no run holds.
     pub(super) os_calls: &'a [OsCall],
+    /// More of operators than runs hold.
+    pub(super) operators: &'a Operators,
     names: NameStyle,
     analysis: OnceCell<Analysis>,
     kernels: OnceCell<Kernels>,
@@ -33,6 +41,7 @@ impl<'a> Source<'a> {
         Source {
             run,
             os_calls: &[],
+            operators: &NONE,
             names,
             analysis: OnceCell::new(),
             kernels: OnceCell::new(),
@@ -42,9 +51,10 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The same with calls into the operating system, which a trace may have beside its run.
-    pub fn with_os_calls(self, os_calls: &'a [OsCall]) -> Source<'a> {
-        Source { os_calls, ..self }
+    /// Tables of a trace: of its run, and what it has beside.
+    pub fn of(input: &'a Input, names: NameStyle) -> Source<'a> {
+        let (os_calls, operators) = (&*input.os_calls, &input.operators);
+        Source { os_calls, operators, ..Source::new(&input.run, names) }
     }
 
     /// What was found in the run.
@@ -78,11 +88,28 @@ impl<'a> Source<'a> {
     }
 
     /// All operations, with the index of their device.
-    pub(super) fn ops(&self) -> impl Iterator<Item = (usize, &'a Op)> {
+    pub(crate) fn ops(&self) -> impl Iterator<Item = (usize, &'a Op)> {
         let devices = self.run.devices.iter().enumerate();
         devices.flat_map(|(d, device)| {
             device.streams.iter().flat_map(move |s| s.ops.iter().map(move |o| (d, o)))
         })
+    }
+
+    /// Device index and operation of all that the call with this flat number launched.
+    pub(crate) fn launched(&self, call: u32) -> impl Iterator<Item = (usize, &'a Op)> + use<'_, 'a> {
+        self.launches().of(self.run, call)
+    }
+
+    /// Name of a kernel, copy, memset, or of a graph that was recorded as a whole.
+    pub(crate) fn operation(&self, op: &Op) -> Cow<'_, str> {
+        match (op.kind, operation(op)) {
+            (_, Some(name)) => name.into(),
+            (Kind::Kernel, _) => {
+                let kernels = self.kernels();
+                kernels.name(kernels.number(op.a)).map_or("(no name)", |name| name).into()
+            }
+            _ => format!("[CUDA graph {}]", op.graph).into(),
+        }
     }
 
     /// A text of the run.

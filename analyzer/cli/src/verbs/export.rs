@@ -24,9 +24,10 @@ Examples:
   gapprobe export nsys.sqlite -o perfetto.json.gz    of any input
   gapprobe export trace.json.gz -o events.csv        one row an event
   gapprobe export trace.json.gz --to parquet         the same, for DuckDB, Polars, pandas
-  gapprobe export trace.json.gz --to folded -o - | flamegraph.pl > idle.svg";
+  gapprobe export trace.json.gz --to folded -o - | flamegraph.pl > idle.svg
+  gapprobe export trace.json.gz --to gpu-folded -o - | flamegraph.pl > gpu.svg";
 
-/// Write a trace for Perfetto, a table of all events, or idle time as stacks
+/// Write a trace for Perfetto, a table of all events, or idle and GPU time as stacks
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -56,6 +57,8 @@ enum Kind {
     Parquet,
     /// Idle time as folded stacks, in microseconds
     Folded,
+    /// The GPU's time as folded stacks, by what launched it
+    GpuFolded,
 }
 
 /// Of the traces that `export` writes.
@@ -72,6 +75,7 @@ impl Kind {
             Kind::Csv => ".events.csv",
             Kind::Parquet => ".events.parquet",
             Kind::Folded => ".idle.folded",
+            Kind::GpuFolded => ".gpu.folded",
         }
     }
 
@@ -87,11 +91,12 @@ impl Kind {
             (None | Some("json"), _) => Ok(Kind::Chrome),
             (Some("csv"), false) => Ok(Kind::Csv),
             (Some("parquet"), false) => Ok(Kind::Parquet),
+            (Some("folded"), false) if name.ends_with(Kind::GpuFolded.ending()) => Ok(Kind::GpuFolded),
             (Some("folded"), false) => Ok(Kind::Folded),
             _ => {
                 let what = format!("{}: its ending is of no format that export writes", output.display());
                 Err(Failure::new(Exit::WrongUse, what)
-                    .hint("--to says which (chrome, csv, parquet or folded), or an ending does: .json.gz, .csv, .parquet, .folded"))
+                    .hint("--to says which (chrome, csv, parquet, folded or gpu-folded), or an ending does: .json.gz, .csv, .parquet, .folded"))
             }
         }
     }
@@ -146,6 +151,7 @@ fn write(kind: Kind, plain: bool, run: &Run, analysis: &Analysis, out: &mut dyn 
         Kind::Csv => export::csv(run, analysis, &mut out)?,
         Kind::Parquet => export::parquet(run, analysis, &mut out)?,
         Kind::Folded => export::folded(run, analysis, &mut out)?,
+        Kind::GpuFolded => export::gpu_folded(run, analysis, &mut out)?,
     }
     out.flush()
 }

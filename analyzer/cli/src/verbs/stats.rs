@@ -33,8 +33,8 @@ const STATS_VERSION: u32 = 1;
 /// Tables of a trace: kernels, API calls, copies, ranges, steps, idle time
 ///
 /// Names and columns are those of `nsys stats`; the figures behind a kernel's name, and the reports
-/// syncs, gaps, steps and phases, are gapprobe's own. FILE is a recording (.gpr), or a trace of
-/// gapprobe, torch.profiler or nsys.
+/// syncs, gaps, steps and phases, are gapprobe's own; those of ops are torch.profiler's. FILE is a
+/// recording (.gpr), or a trace of gapprobe, torch.profiler or nsys.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -177,7 +177,7 @@ pub(crate) fn run(args: &Args) -> Outcome {
         Names::Short => NameStyle::Short,
         Names::Whole => NameStyle::Whole,
     };
-    let source = Source::new(&input.run, names).with_os_calls(&input.os_calls);
+    let source = Source::of(&input, names);
     let lost = Lost::of(&input.run);
     if let Some(losses) = lost.text() {
         talk::say(format!("gapprobe: {}: {losses}", file.display()));

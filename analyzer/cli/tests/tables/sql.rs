@@ -169,7 +169,7 @@ fn what_is_printed_is_what_sql_says() {
     let c = export(&path);
     let input = formats::read(&path, &Default::default()).unwrap();
     assert_eq!(input.refused.lost(), 0);
-    let source = Source::new(&input.run, NameStyle::Whole).with_os_calls(&input.os_calls);
+    let source = Source::of(&input, NameStyle::Whole);
     let ns = |name: &str, count: &'static str| {
         let printed = printed(
             &source,

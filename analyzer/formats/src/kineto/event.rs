@@ -8,6 +8,7 @@ use trace::event::{Copy, MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED
 use trace::{call, KernelInfo, Kind};
 use verdict::run::RangeKind;
 
+use super::operators;
 use super::part::{
     Part, RawCall, RawKernel, RawMark, RawOp, RawRange, RawThread, RawTold, RawWait, StreamKey, ThreadKey,
 };
@@ -38,6 +39,8 @@ enum What {
     Wait,
     Mark,
     Unobserved,
+    Memory,
+    Overhead,
     Nothing,
 }
 
@@ -90,6 +93,8 @@ fn what(f: &Fields<'_>) -> What {
         b"cuda_sync" => What::Wait,
         b"step mark" => What::Mark,
         b"unobserved" => What::Unobserved,
+        b"overhead" => What::Overhead,
+        b"cpu_instant_event" if f.name == b"[memory]" => What::Memory,
         _ => What::Nothing,
     }
 }
@@ -117,7 +122,8 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
     let length = if f.phase == b"i" && f.dur.is_none() { Some(0) } else { time(&f.dur) };
     let span =
         time(&f.ts).zip(length).and_then(|(start, length)| Some((start, length, start.checked_add(length)?)));
-    let aside = matches!(what, What::Range(RangeKind::Operator | RangeKind::Python));
+    let aside =
+        matches!(what, What::Memory | What::Overhead | What::Range(RangeKind::Operator | RangeKind::Python));
     let Some((start, length, end)) = span else {
         part.refused.lost_one(aside, |r| &mut r.no_time);
         return;
@@ -134,13 +140,14 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
             part.host_events += u64::from(kind != RangeKind::User);
             let thread = thread(f, part);
             let name = text(part, f.name);
-            // operators are many, and never of these
+            // operators are many, and have none of these
             let a = if kind == RangeKind::User { args(f.args, part) } else { Args::default() };
+            let shapes = operators::shapes(f.args).filter(|_| kind == RangeKind::Operator);
             let flags = a.flags;
             let (domain, payload) = (a.own.domain, a.own.payload);
-            if domain.is_some() || payload.is_some() {
-                let domain = domain.map(|d| text(part, d));
-                part.details.push((part.ranges.len(), RawTold { domain, payload }));
+            if domain.is_some() || payload.is_some() || shapes.is_some() {
+                let (domain, shapes) = (domain.map(|d| text(part, d)), shapes.map(|s| text(part, &s)));
+                part.details.push((part.ranges.len(), RawTold { domain, payload, shapes }));
             }
             part.ranges.push(RawRange { start, end, thread, name, kind, flags });
         }
@@ -166,6 +173,8 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
             let (correlation, stream) = (a.correlation, a.stream.unwrap_or(0));
             part.waits.push(RawWait { start, end, correlation, what, stream });
         }
+        What::Memory => operators::memory(f.args, start, part),
+        What::Overhead => part.overhead.push((start, end)),
         What::Nothing => {}
     }
 }

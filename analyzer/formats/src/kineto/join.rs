@@ -18,7 +18,7 @@ use super::Kineto;
 use crate::assemble::{Assembly, ForeignCall, ForeignOp, Named};
 use crate::python;
 use crate::python::Written;
-use crate::ReadError;
+use crate::{MemoryChange, Operators, ReadError, Shapes};
 
 /// Times this far from the middle of the trace, and operations this long, are damage: 30 days, ns.
 const FAR: i64 = 30 * 86_400 * 1_000_000_000;
@@ -50,6 +50,7 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     let mut names: HashMap<ThreadKey, u32> = HashMap::new();
     let mut threads: Table<ThreadKey> = Table::default();
     let mut blind: Vec<(Span, u32)> = Vec::new();
+    let mut operators = Operators::default();
     // what our own traces say once of a kernel or a track, and use in any part
     let mut told: HashMap<u32, KernelInfo> = HashMap::new();
     let mut tracks: HashMap<ThreadKey, RawThread> = HashMap::new();
@@ -84,8 +85,20 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     let from = head.whole_from().unwrap_or(0);
     let own_number = |number: u32| if head.own.is_some() { number } else { 0 };
     for (part, strings, kernels) in named {
-        let Part { streams, threads: own, ops, calls, ranges, details, waits, marks, thread_names, .. } =
-            part;
+        let Part {
+            streams,
+            threads: own,
+            ops,
+            calls,
+            ranges,
+            details,
+            waits,
+            memory,
+            overhead,
+            marks,
+            thread_names,
+            ..
+        } = part;
         let string = |n: u32| strings.get(n as usize).copied().unwrap_or(0);
         let kernels: Vec<u32> = kernels
             .into_iter()
@@ -149,6 +162,10 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
                 let domain = more.and_then(|m| m.domain).map_or(0, string);
                 let payload = more.and_then(|m| m.payload);
                 assembly.range(thread, Range { span, name, depth: 0, flags, kind, domain, payload });
+                if let Some(shapes) = more.and_then(|m| m.shapes).map(string) {
+                    let tid = assembly.run.threads.get(thread).map_or(0, |t| t.tid);
+                    operators.shapes.push(Shapes { tid, span, name, shapes });
+                }
             }
         }
         for m in marks {
@@ -163,10 +180,16 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
                 assembly.wait(span, w.correlation, w.what, w.stream);
             }
         }
+        operators.memory.extend(memory.into_iter().filter_map(|m| {
+            let at = frame.span(m.at, m.at)?.start;
+            Some(MemoryChange { at, bytes: m.bytes, on_gpu: m.on_gpu })
+        }));
+        operators.overhead.extend(overhead.into_iter().filter_map(|(start, end)| frame.span(start, end)));
         for (key, name) in thread_names {
             names.insert(key, string(name));
         }
     }
+    operators.memory.sort_by_key(|m| m.at);
     blind.sort_unstable();
     blind.dedup();
     assembly.run.blind = blind.into_iter().map(|(span, reason)| UnobservedSpan { span, reason }).collect();
@@ -174,6 +197,8 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
         let number = threads.number(key);
         assembly.name_thread(number, name);
     }
+    let mut main = assembly.run.threads.iter().zip(&pids).filter(|(t, &pid)| i64::from(t.tid) == pid);
+    operators.main_thread = main.next().map(|t| t.0.tid).filter(|_| main.next().is_none());
     let merged = merged::processes(&assembly.run.threads, &pids);
     let mut run = assembly.finish();
     run.merged = merged;
@@ -215,6 +240,7 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     h.world_size = head.world;
     Ok(Kineto {
         run,
+        operators,
         refused,
         events,
         bytes: 0,

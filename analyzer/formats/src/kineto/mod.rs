@@ -8,7 +8,7 @@
 //! scan.rs    tokens          time.rs  exact ns      event.rs  an event into a part
 //! part.rs    what a block held                      join.rs  parts -> Run
 //! own.rs     what only our own traces say              xla.rs     profiles of JAX and TensorFlow
-//! recover.rs  events that are no JSON
+//! recover.rs  events that are no JSON                  operators.rs  shapes and memory
 //! ```
 //! Time: one pass over the text, on all cores. Memory: about 40 bytes an operation or call, 32 a
 //! range, besides the mapped file, or two blocks a core of a compressed one.
@@ -18,6 +18,7 @@ mod event;
 mod head;
 mod join;
 mod merged;
+mod operators;
 mod own;
 mod part;
 mod recover;
@@ -36,7 +37,7 @@ use scan::{next_object, Bad, Scan, Scanned};
 use verdict::run::Run;
 
 use super::mistaken::{self, Json};
-use super::{Progress, ReadError};
+use super::{Operators, Progress, ReadError};
 
 pub use part::Refused;
 
@@ -55,6 +56,8 @@ const MOST_WHOLE: u64 = 2 << 30;
 pub struct Kineto {
     /// The run.
     pub run: Run,
+    /// What no verdict rests on.
+    pub operators: Operators,
     /// What could not be used.
     pub refused: Refused,
     /// Events in the file, of any kind.

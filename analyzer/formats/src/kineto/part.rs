@@ -166,13 +166,23 @@ pub(super) struct RawRange {
     pub(super) flags: u8,
 }
 
-/// What only our own traces tell of a range.
+/// What few tell of a range.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct RawTold {
     /// NVTX domain, number in [`Part::texts`].
     pub(super) domain: Option<u32>,
     /// Its number, as bits.
     pub(super) payload: Option<u64>,
+    /// Shapes of an operator's inputs, number in [`Part::texts`].
+    pub(super) shapes: Option<u32>,
+}
+
+/// Memory that was allocated (freed: below zero).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RawMemory {
+    pub(super) at: i64,
+    pub(super) bytes: i64,
+    pub(super) on_gpu: bool,
 }
 
 /// A wait as CUPTI recorded it.
@@ -278,6 +288,9 @@ pub(super) struct Part {
     /// More of some of them, by their index (few have any).
     pub(super) details: Vec<(usize, RawTold)>,
     pub(super) waits: Vec<RawWait>,
+    pub(super) memory: Vec<RawMemory>,
+    /// The profiler's own work: begin and end.
+    pub(super) overhead: Vec<(i64, i64)>,
     pub(super) marks: Vec<RawMark>,
     /// Begin, end and reason of what was not observed; each device's track has it.
     pub(super) blind: Vec<(i64, i64, u32)>,

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The GPU's time as folded stacks, one a line with its microseconds. A stack is device, the ranges
+//! around the call that launched it, the frames it was made from, the operators around it, kernel
+//! or copy. What was launched without any of them stands under its thread's name: launches in our
+//! own recordings have no frames.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+use std::iter::Peekable;
+
+use trace::FrameInfo;
+use verdict::analysis::idle_stacks::{frame_name, without_number};
+use verdict::analysis::Analysis;
+use verdict::run::{Call, Op, Range, RangeKind, Run, Thread};
+
+use super::folded::{clean, write_stacks};
+use crate::tables::{NameStyle, Source};
+
+/// Writes the stacks of the steady state, by name.
+pub fn gpu_folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()> {
+    let source = Source::new(run, NameStyle::Short);
+    let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
+    let mut add = |device: usize, launcher: &str, op: &Op| {
+        let ordinal = run.devices.get(device).map_or(0, |d| d.ordinal);
+        let stack = format!("GPU {ordinal};{launcher};{}", clean(&source.operation(op)));
+        *stacks.entry(stack).or_default() += analysis.counts.measure(op.span());
+    };
+    for (index, thread) in run.threads.iter().enumerate() {
+        let mut open = Open::new(thread);
+        for (i, call) in thread.calls.iter().enumerate() {
+            let mut launcher = None;
+            for (device, op) in source.launched(run.flat(index, i)) {
+                add(device, launcher.get_or_insert_with(|| open.around(run, call)), op);
+            }
+        }
+    }
+    for (device, op) in source.ops().filter(|(_, op)| run.call(op.call).is_none()) {
+        add(device, "unattributed", op);
+    }
+    write_stacks(stacks, out)
+}
+
+/// The ranges of a thread that are open when a call is made; calls are asked for in order.
+struct Open<'a> {
+    thread: &'a Thread,
+    ranges: Peekable<std::slice::Iter<'a, Range>>,
+    open: Vec<&'a Range>,
+}
+
+impl<'a> Open<'a> {
+    fn new(thread: &'a Thread) -> Open<'a> {
+        Open { thread, ranges: thread.ranges.iter().peekable(), open: Vec::new() }
+    }
+
+    /// What launched it, outermost first.
+    fn around(&mut self, run: &Run, call: &Call) -> String {
+        while let Some(range) = self.ranges.next_if(|r| r.span.start <= call.start) {
+            // what has ended when another begins is never asked for again: the list stays as long
+            // as the nesting
+            self.open.retain(|o| o.span.end > range.span.start);
+            self.open.push(range);
+        }
+        self.open.retain(|o| o.span.end > call.start);
+        let text = |id: u32| run.definitions.string(id).unwrap_or("(no name)");
+        let named = |kind: RangeKind| self.open.iter().filter(move |r| r.kind == kind);
+        let mut stack: Vec<String> = named(RangeKind::User).map(|r| without_number(text(r.name))).collect();
+        match call.site {
+            0 => stack.extend(named(RangeKind::Python).map(|r| text(r.name).to_owned())),
+            site => {
+                let frames: Vec<&FrameInfo> = run.definitions.stack(site).collect();
+                stack.extend(frames.iter().rev().map(|f| frame_name(run, f)));
+            }
+        }
+        stack.extend(named(RangeKind::Operator).map(|r| text(r.name).to_owned()));
+        if stack.is_empty() {
+            let name = run.definitions.string(self.thread.name).unwrap_or("");
+            let unnamed = || format!("thread {}", self.thread.tid);
+            stack.push(if name.is_empty() { unnamed() } else { name.to_owned() });
+        }
+        stack.iter().map(|frame| clean(frame)).collect::<Vec<_>>().join(";")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use trace::build::Builder;
+    use trace::call::{pack, Class, RUNTIME};
+    use trace::{Event, Kind};
+
+    #[test]
+    fn a_kernel_stands_under_what_launched_it() {
+        let mut b = Builder::new();
+        b.on_recorder(Event::clock_pair(1, 1));
+        let mut range = Event::new(Kind::Range, 100_000, 300_000);
+        range.a = b.string("forward; all");
+        b.on_thread(5, range);
+        let kernel = b.kernel("void gemm<float>(float*)", 32, 16);
+        // in the range, behind it, on another thread, and without a call
+        for (tid, at, correlation) in [(5, 110_000, 1), (5, 310_000, 2), (6, 120_000, 3), (0, 130_000, 4)] {
+            let mut call = Event::new(Kind::Call, at, at + 5_000);
+            (call.a, call.x, call.correlation) = (pack(RUNTIME, 211), Class::Launch as u8, correlation);
+            if tid > 0 {
+                b.on_thread(tid, call);
+            }
+            let start = 400_000 + u64::from(correlation) * 50_000;
+            let mut op = Event::new(Kind::Kernel, start, start + 10_000 * u64::from(correlation));
+            (op.a, op.b, op.correlation) = (kernel, 1, correlation);
+            b.on_stream(0, 1, 7, op);
+        }
+        let run = verdict::load(b.finish().as_slice()).expect("a recording");
+        let mut out = Vec::new();
+        gpu_folded(&run, &verdict::analyze(&run), &mut out).expect("memory");
+        let expected = "GPU 0;forward_ all;gemm<float> 10\n\
+                        GPU 0;thread 5;gemm<float> 20\n\
+                        GPU 0;thread 6;gemm<float> 30\n\
+                        GPU 0;unattributed;gemm<float> 40\n";
+        assert_eq!(String::from_utf8_lossy(&out), expected);
+    }
+}

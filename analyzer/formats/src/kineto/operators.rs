@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What torch.profiler tells of an operator beyond its time: the shapes of its inputs
+//! (`record_shapes`), and memory that was allocated and freed meanwhile (`profile_memory`).
+
+use std::borrow::Cow;
+
+use memchr::memmem;
+
+use super::event::number;
+use super::part::{Part, RawMemory};
+use super::scan::{Scan, Value};
+
+/// The shapes as PyTorch groups by them, `[[32, 64], [], [64]]`, `[]` for what is no tensor and for
+/// a list of tensors; `None` without any.
+pub(super) fn shapes(args: &[u8]) -> Option<Cow<'_, [u8]>> {
+    // operators are many: one that has none costs a search, no reading
+    memmem::find(args, b"\"Input Dims\"")?;
+    let mut found = None;
+    let _ = Scan::new(args, 0).object(|key, s| {
+        if let (b"Input Dims", Value::Nested(dims)) = (key, s.value()?) {
+            found = Some(dims);
+        }
+        Ok(())
+    });
+    found.map(without_lists)
+}
+
+/// `[[[64, 3], [64]], [8]]` as `[[], [8]]`.
+fn without_lists(dims: &[u8]) -> Cow<'_, [u8]> {
+    if memmem::find(dims.get(1..).unwrap_or(&[]), b"[[").is_none() {
+        return dims.into();
+    }
+    let mut kept: Vec<u8> = Vec::with_capacity(dims.len());
+    let (mut depth, mut input) = (0, 0);
+    for &byte in dims {
+        depth += i32::from(byte == b'[');
+        match (byte, depth) {
+            (b'[', 2) => input = kept.len() + 1,
+            (b'[', 3) => kept.truncate(input),
+            _ => {}
+        }
+        if depth <= 2 {
+            kept.push(byte);
+        }
+        depth -= i32::from(byte == b']');
+    }
+    kept.into()
+}
+
+/// Bytes that were allocated, or freed, at a moment. Numbers of devices as `c10::DeviceType` has
+/// them: 0, 2 and 5 are the host's memory, 1 and 6 a GPU's (CUDA, ROCm).
+pub(super) fn memory(args: &[u8], at: i64, part: &mut Part) {
+    let (mut bytes, mut device) = (None, None);
+    let read = Scan::new(args, 0).object(|key, s| {
+        match (key, s.value()?) {
+            (b"Bytes", v) => bytes = number(v),
+            (b"Device Type", v) => device = number(v),
+            _ => {}
+        }
+        Ok(())
+    });
+    part.refused.aside += u64::from(read.is_err());
+    let on_gpu = match device {
+        Some(0 | 2 | 5) => false,
+        Some(1 | 6) => true,
+        _ => return,
+    };
+    if let Some(bytes) = bytes {
+        part.memory.push(RawMemory { at, bytes, on_gpu });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shapes_are_as_they_stand_there() {
+        let args = br#"{"External id": 5, "Input Dims": [[32, 64], [], [64]], "Ev Idx": 0}"#;
+        assert_eq!(shapes(args).as_deref(), Some(&b"[[32, 64], [], [64]]"[..]));
+        let list = br#"{"Input Dims": [[[64, 3], [64]], [8], [[1]], []]}"#;
+        assert_eq!(shapes(list).as_deref(), Some(&b"[[], [8], [], []]"[..]));
+        for none in [&br#"{"Ev Idx": 1}"#[..], br#"{"Input Dims": "#, b""] {
+            assert!(shapes(none).is_none());
+        }
+    }
+
+    #[test]
+    fn memory_is_the_hosts_or_a_gpus() {
+        let mut part = Part::default();
+        memory(br#"{"Bytes": -512, "Device Type": 1, "Device Id": 0}"#, 7, &mut part);
+        memory(br#"{"Bytes": 64, "Device Type": 0}"#, 8, &mut part);
+        memory(br#"{"Bytes": 64, "Device Type": 99}"#, 9, &mut part);
+        memory(br#"{"Device Type": 0}"#, 9, &mut part);
+        let told: Vec<_> = part.memory.iter().map(|m| (m.at, m.bytes, m.on_gpu)).collect();
+        assert_eq!(told, [(7, -512, true), (8, 64, false)]);
+    }
+}
