@@ -45,37 +45,41 @@ fn rows(table: &Table) -> Rows {
         let memory = memory.iter().all(Option::is_some).then(|| memory.map(Option::unwrap));
         ((text(cell(row, "name")), text(cell(row, "shapes"))), (times, memory))
     };
-    table.rows.iter().map(row).collect()
+    let rows: Rows = table.rows.iter().map(row).collect();
+    assert_eq!(rows.len(), table.rows.len(), "an operator and a range of one name");
+    rows
 }
 
 /// `ops/rules.json`, in µs: `step` (1-199) holds linear (10-90), which holds addmm (20-80), which
-/// launches 10 on the GPU; `to` (100-150), which holds nothing but another `to`, which holds
-/// `_to_copy` (110-140), which copies for 8; a wait (160-190) and a launch (192-195), whose kernel
-/// torch.profiler gives to nobody. The second step holds linear (210-230) and relu (220-240),
-/// neither in the other; `_version` around them does not count. On another thread mul (5-35) is
-/// open when memory changes; what is freed at 300 no operator has freed.
+/// launches 10 on the GPU, then a collective (50-84) that outlives it, then 4; `to` (100-150),
+/// which holds nothing but another `to`, which holds `_to_copy` (110-140), which copies for 8; a
+/// wait (160-190) and a launch (192-195), whose kernel torch.profiler gives to nobody. The second
+/// step holds linear (210-230) and relu (220-240), neither in the other; `_version` around them
+/// does not count. On another thread mul (5-35) is open when memory changes; what is freed at 300
+/// no operator has freed.
 #[test]
 fn by_hand() {
     let input = input("rules.json");
     let us = |t: Times| [t[0], t[1] * 1000, t[2] * 1000, t[3] * 1000, t[4] * 1000];
     let nothing = [0; 4];
     let expected = [
-        ("ProfilerStep*", [2, 12, 250, 0, 18], [0, 512, 0, 8]),
+        ("ProfilerStep*", [2, 12, 250, 0, 22], [0, 512, 0, 8]),
         ("[memory]", [1, 0, 0, 0, 0], [-512, -512, 0, 0]),
         ("aten::_to_copy", [1, 20, 30, 8, 8], nothing),
-        ("aten::addmm", [1, 50, 60, 10, 10], [512, 512, 8, 8]),
-        ("aten::linear", [2, 40, 100, 0, 10], [0, 512, 0, 8]),
+        ("aten::addmm", [1, 45, 60, 14, 14], [512, 512, 8, 8]),
+        ("aten::linear", [2, 40, 100, 0, 14], [0, 512, 0, 8]),
         ("aten::mul", [1, 30, 30, 0, 0], [512, 512, 8, 8]),
         ("aten::relu", [1, 20, 20, 0, 0], nothing),
         ("aten::to", [1, 20, 50, 0, 8], nothing),
-        ("step", [1, 35, 198, 0, 18], [0, 512, 0, 8]),
+        ("nccl:all_reduce", [1, 0, 34, 0, 0], nothing),
+        ("step", [1, 35, 198, 0, 22], [0, 512, 0, 8]),
     ];
     let expected =
         expected.map(|(name, times, memory)| ((name.to_owned(), String::new()), (us(times), Some(memory))));
     assert_eq!(rows(&table(&input, "ops")), BTreeMap::from(expected));
     let by_shapes = rows(&table(&input, "ops_shapes"));
     let linear = |shapes: &str| by_shapes[&("aten::linear".to_owned(), shapes.to_owned())].0;
-    assert_eq!(linear("[[2, 3], [3]]"), us([1, 20, 80, 0, 10]));
+    assert_eq!(linear("[[2, 3], [3]]"), us([1, 20, 80, 0, 14]));
     assert_eq!(linear("[[4, 3], [3]]"), us([1, 20, 20, 0, 0]));
 }
 
@@ -114,4 +118,16 @@ fn figures_of_torch() {
             }
         }
     }
+}
+
+#[test]
+fn gpu_time_stands_under_the_operators_around_its_launch() {
+    let input = input("torch_2_11.json.gz");
+    let mut out = Vec::new();
+    cli::export::gpu_folded(&input.run, &verdict::analyze(&input.run), &mut out).expect("memory");
+    let text = String::from_utf8(out).expect("text");
+    let around = "GPU 0;forward;aten::conv2d;aten::convolution;aten::_convolution;aten::cudnn_convolution;";
+    assert!(text.lines().any(|l| l.starts_with(around)), "{text}");
+    let backward = "GPU 0;autograd::engine::evaluate_function: ConvolutionBackward0;ConvolutionBackward0;aten::convolution_backward;";
+    assert!(text.lines().any(|l| l.starts_with(backward)), "{text}");
 }

@@ -124,11 +124,12 @@ pub struct Input {
 pub struct Operators {
     /// Of `record_shapes=True`, in the order of the file.
     pub shapes: Vec<Shapes>,
-    /// Of `profile_memory=True`, in the order of time.
+    /// Of `profile_memory=True`, in the order of time; none of several processes.
     pub memory: Vec<MemoryChange>,
     /// When the profiler itself was at work: on which thread, the trace does not say.
     pub overhead: Vec<Span>,
-    /// Kernel thread id of the process's first thread; `None`: not seen, or of several processes.
+    /// Kernel thread id of the process's first thread, which mostly stops the profiler; `None`: not
+    /// seen, or of several processes.
     pub main_thread: Option<u32>,
 }
 

@@ -42,7 +42,7 @@ pub fn folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result
 pub(super) fn write_stacks(stacks: BTreeMap<String, u64>, out: &mut dyn Write) -> io::Result<()> {
     for (stack, ns) in stacks {
         // whole microseconds: the readers take integers
-        let us = (ns + 500) / 1000;
+        let us = ns.saturating_add(500) / 1000;
         if us > 0 {
             writeln!(out, "{stack} {us}")?;
         }

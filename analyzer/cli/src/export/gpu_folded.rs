@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The GPU's time as folded stacks, one a line with its microseconds. A stack is device, the ranges
-//! around the call that launched it, the frames it was made from, the operators around it, kernel
-//! or copy. What was launched without any of them stands under its thread's name: launches in our
-//! own recordings have no frames.
+//! Time of GPU operations as folded stacks, one a line with its microseconds. A stack is device,
+//! the ranges around the call that launched it, the frames it was made from, the operators around
+//! it, kernel or copy. What was launched without any of them stands under its thread's name:
+//! launches in our own recordings have no frames.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::iter::Peekable;
+use std::vec::IntoIter;
 
 use trace::FrameInfo;
 use verdict::analysis::idle_stacks::{frame_name, without_number};
@@ -16,14 +18,21 @@ use verdict::run::{Call, Op, Range, RangeKind, Run, Thread};
 use super::folded::{clean, write_stacks};
 use crate::tables::{NameStyle, Source};
 
+/// Ranges around a call, at most.
+const MOST_LEVELS: usize = 64;
+
 /// Writes the stacks of the steady state, by name.
 pub fn gpu_folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()> {
     let source = Source::new(run, NameStyle::Short);
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
     let mut add = |device: usize, launcher: &str, op: &Op| {
         let ordinal = run.devices.get(device).map_or(0, |d| d.ordinal);
-        let stack = format!("GPU {ordinal};{launcher};{}", clean(&source.operation(op)));
-        *stacks.entry(stack).or_default() += analysis.counts.measure(op.span());
+        let ns = analysis.counts.measure(op.span());
+        if ns > 0 {
+            let stack = format!("GPU {ordinal};{launcher};{}", clean(&source.operation(op)));
+            let sum = stacks.entry(stack).or_default();
+            *sum = sum.saturating_add(ns);
+        }
     };
     for (index, thread) in run.threads.iter().enumerate() {
         let mut open = Open::new(thread);
@@ -43,13 +52,16 @@ pub fn gpu_folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Re
 /// The ranges of a thread that are open when a call is made; calls are asked for in order.
 struct Open<'a> {
     thread: &'a Thread,
-    ranges: Peekable<std::slice::Iter<'a, Range>>,
+    ranges: Peekable<IntoIter<&'a Range>>,
     open: Vec<&'a Range>,
 }
 
 impl<'a> Open<'a> {
     fn new(thread: &'a Thread) -> Open<'a> {
-        Open { thread, ranges: thread.ranges.iter().peekable(), open: Vec::new() }
+        let mut ranges: Vec<&Range> = thread.ranges.iter().filter(|r| !thread.is_left_open(r)).collect();
+        // of two that begin together the longer is around the other
+        ranges.sort_by_key(|r| (r.span.start, Reverse(r.span.end), r.depth));
+        Open { thread, ranges: ranges.into_iter().peekable(), open: Vec::new() }
     }
 
     /// What launched it, outermost first.
@@ -58,7 +70,10 @@ impl<'a> Open<'a> {
             // what has ended when another begins is never asked for again: the list stays as long
             // as the nesting
             self.open.retain(|o| o.span.end > range.span.start);
-            self.open.push(range);
+            // (work stays linear, and stacks can be read)
+            if self.open.len() < MOST_LEVELS {
+                self.open.push(range);
+            }
         }
         self.open.retain(|o| o.span.end > call.start);
         let text = |id: u32| run.definitions.string(id).unwrap_or("(no name)");

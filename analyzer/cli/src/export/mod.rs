@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A run for other programs: `csv.rs` and `parquet.rs` one row an event (`rows.rs`), `folded.rs`
-//! idle time as stacks for flame graphs, `gpu_folded.rs` the time the GPU worked. The Chrome trace
+//! idle time as stacks for flame graphs, `gpu_folded.rs` that of GPU operations. The Chrome trace
 //! is `chrome.rs`, tables are `tables/`.
 
 mod csv;

@@ -4,14 +4,16 @@
 //! - On its thread an event is in the last one that began before it and ends no earlier.
 //! - CPU time to itself is what no operator, range or call directly in it took, nor the profiler.
 //! - What a call launched belongs to the innermost operator around the call: of what was launched
-//!   outside of any, torch.profiler says nothing; in other traces named ranges count as operators.
+//!   outside of any, torch.profiler says nothing; of other recorders named ranges count as
+//!   operators.
+//! - A collective that is waited for elsewhere is in nothing, and has nothing to itself.
 //! - One that has nothing in it but one other of the same name is counted as one.
 //! - Memory counts for every operator, on any thread, that was open when it changed.
 
 use std::cmp::Reverse;
 use std::ops::{AddAssign, Sub};
 
-use foldhash::HashMap;
+use foldhash::{HashMap, HashMapExt};
 use formats::MemoryChange;
 use verdict::run::{Range, RangeKind, Recorder, Span};
 
@@ -27,6 +29,9 @@ const LEFT_OUT: [&str; 6] = [
     "aten::output_nr",
     "aten::_version",
 ];
+
+/// torch.distributed's ranges, from a collective's begin until it is done, on whatever thread.
+const ASYNC: [&str; 5] = ["nccl:", "gloo:", "mpi:", "ucc:", "xccl:"];
 
 /// Bytes allocated less bytes freed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,8 +68,8 @@ pub(super) struct What<'a> {
 /// Times, ns, and memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Spent {
-    pub(super) cpu: u64,
-    pub(super) gpu: u64,
+    pub(super) cpu: u128,
+    pub(super) gpu: u128,
     pub(super) memory: Bytes,
 }
 
@@ -89,16 +94,20 @@ pub(super) struct Operator<'a> {
 /// Shapes by thread, begin, end and name, each as its number.
 type Shapes = HashMap<(u32, u64, u64, u32), u32>;
 
-/// All of a trace, and how often memory changed while none was open, and by how much.
-pub(super) fn operators<'a>(source: &Source<'a>) -> (Vec<Operator<'a>>, (u64, Bytes)) {
+/// Hands out all of a trace. Returns how often memory changed while none was open, and by how much.
+pub(super) fn operators<'a>(source: &Source<'a>, mut add: impl FnMut(Operator<'a>)) -> (u64, Bytes) {
     let mut memory = Memory::new(&source.operators.memory);
-    let shapes = source.operators.shapes.iter();
-    let shapes = shapes.map(|s| ((s.tid, s.span.start, s.span.end, s.name), s.shapes)).collect();
-    let mut found = Vec::new();
-    for thread in 0..source.run.threads.len() {
-        found.extend(nest(source, thread, &shapes, &mut memory).settled());
+    let mut shapes = Shapes::new();
+    for s in &source.operators.shapes {
+        let known = shapes.entry((s.tid, s.span.start, s.span.end, s.name)).or_insert(s.shapes);
+        if *known != s.shapes {
+            *known = 0; // stamps of whole microseconds: which is which is not known
+        }
     }
-    (found, memory.elsewhere())
+    for thread in 0..source.run.threads.len() {
+        nest(source, thread, &shapes, &mut memory, &mut add).settle(&mut add);
+    }
+    memory.elsewhere()
 }
 
 /// An operator or range, a call, or the profiler's own work.
@@ -125,22 +134,30 @@ struct Tree<'a> {
     open: Vec<usize>,
 }
 
-fn nest<'a>(source: &Source<'a>, index: usize, shapes: &Shapes, memory: &mut Memory) -> Tree<'a> {
+fn nest<'a>(
+    source: &Source<'a>,
+    index: usize,
+    shapes: &Shapes,
+    memory: &mut Memory,
+    add: &mut impl FnMut(Operator<'a>),
+) -> Tree<'a> {
     let (run, mut tree) = (source.run, Tree::default());
     let Some(thread) = run.threads.get(index) else { return tree };
     let is_torchs = run.recorder == Recorder::Torch;
     let is_operator = |r: &&Range| {
-        let known = matches!(r.kind, RangeKind::Operator | RangeKind::User);
-        known && !r.is_start_end() && !run.is_librarys(r) && !LEFT_OUT.contains(&source.string(r.name))
+        let is_one = matches!(r.kind, RangeKind::Operator | RangeKind::User);
+        let nests = !r.is_start_end() && !thread.is_left_open(r);
+        is_one && nests && !run.is_librarys(r) && !LEFT_OUT.contains(&source.string(r.name))
     };
     let ranges = thread.ranges.iter().filter(is_operator).map(|r| (r.span, Event::Range(r)));
     let calls = thread.calls.iter().enumerate().map(|(i, c)| (c.span(), Event::Call(run.flat(index, i))));
-    // (torch.profiler says of no thread that it was this one, and counts them for the first)
+    // (torch.profiler counts them for the thread that stops it: most often the process's first)
     let is_first = source.operators.main_thread == Some(thread.tid);
     let overhead = source.operators.overhead.iter().filter(|_| is_first).map(|&s| (s, Event::Overhead));
     let mut events: Vec<(Span, Event<'_>)> = ranges.chain(calls).chain(overhead).collect();
     events.sort_by_key(|(span, _)| (span.start, Reverse(span.end)));
     for (span, event) in events {
+        tree.close(span.start);
         match event {
             Event::Range(r) => {
                 let name = match unnumbered(source.string(r.name)) {
@@ -149,12 +166,19 @@ fn nest<'a>(source: &Source<'a>, index: usize, shapes: &Shapes, memory: &mut Mem
                 };
                 let is_named = r.kind == RangeKind::User;
                 let shapes = shapes.get(&(thread.tid, span.start, span.end, r.name)).copied().unwrap_or(0);
-                tree.put(span, Some(What { name, is_named, shapes }), !(is_torchs && is_named), memory);
+                let what = What { name, is_named, shapes };
+                if is_torchs && ASYNC.iter().any(|a| name.starts_with(a)) {
+                    let total = Spent { cpu: span.ns().into(), gpu: 0, memory: memory.within(span) };
+                    add(Operator { what, total, own: Spent::default() });
+                } else {
+                    tree.put(span, Some(what), !(is_torchs && is_named), memory);
+                }
             }
+            _ if tree.open.is_empty() => {} // nobody's
             Event::Call(flat) => {
-                let work = source.launches().of(run, flat).map(|(_, op)| op.span().ns()).sum::<u64>();
-                if let Some(owner) = tree.owner_at(span.start) {
-                    owner.spent.gpu += work;
+                if let Some(owner) = tree.owner() {
+                    let work = source.launches().of(run, flat).map(|(_, op)| u128::from(op.span().ns()));
+                    owner.spent.gpu += work.sum::<u128>();
                 }
                 tree.put(span, None, false, memory);
             }
@@ -174,11 +198,15 @@ enum Event<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Whose the work is that is launched then.
-    fn owner_at(&mut self, at: u64) -> Option<&mut Node<'a>> {
+    /// Leaves those that have ended by then.
+    fn close(&mut self, at: u64) {
         while self.innermost().is_some_and(|n| n.end <= at) {
             self.open.pop();
         }
+    }
+
+    /// Whose the work is that is launched now.
+    fn owner(&mut self) -> Option<&mut Node<'a>> {
         let owner = self.innermost()?.owner?;
         self.nodes.get_mut(owner)
     }
@@ -190,7 +218,7 @@ impl<'a> Tree<'a> {
     /// The next one, in the order of begin, the longer first. `owns`: work that is launched in it
     /// is its own.
     fn put(&mut self, span: Span, what: Option<What<'a>>, owns: bool, memory: &mut Memory) {
-        while self.innermost().is_some_and(|n| n.end <= span.start || n.end < span.end) {
+        while self.innermost().is_some_and(|n| n.end < span.end) {
             self.open.pop();
         }
         let (number, parent) = (self.nodes.len(), self.open.last().copied());
@@ -198,14 +226,14 @@ impl<'a> Tree<'a> {
         if let Some(parent) = parent.and_then(|p| self.nodes.get_mut(p)) {
             parent.children += 1;
         }
-        let spent = Spent { cpu: span.ns(), gpu: 0, memory: memory.within(span) };
+        let spent = Spent { cpu: span.ns().into(), gpu: 0, memory: memory.within(span) };
         self.open.push(number);
         let (end, children, inner) = (span.end, 0, Spent::default());
         self.nodes.push(Node { what, end, parent, owner, children, inner, spent });
     }
 
-    /// Its operators and ranges, those that count as one put together.
-    fn settled(mut self) -> Vec<Operator<'a>> {
+    /// Hands out its operators and ranges, those that count as one put together.
+    fn settle(mut self, add: &mut impl FnMut(Operator<'a>)) {
         let mut counted_as: Vec<usize> = Vec::with_capacity(self.nodes.len());
         for number in 0..self.nodes.len() {
             counted_as.push(number);
@@ -222,7 +250,6 @@ impl<'a> Tree<'a> {
                 counted_as[number] = outer;
             }
         }
-        let mut found = Vec::new();
         while let Some(Node { what, parent, inner, spent, .. }) = self.nodes.pop() {
             let total = Spent { gpu: spent.gpu + inner.gpu, ..spent };
             if let Some(parent) = parent.and_then(|p| self.nodes.get_mut(p)) {
@@ -230,9 +257,10 @@ impl<'a> Tree<'a> {
             }
             let cpu = spent.cpu.saturating_sub(inner.cpu);
             let own = Spent { cpu, gpu: spent.gpu, memory: spent.memory - inner.memory };
-            found.extend(what.map(|what| Operator { what, total, own }));
+            if let Some(what) = what {
+                add(Operator { what, total, own });
+            }
         }
-        found
     }
 }
 

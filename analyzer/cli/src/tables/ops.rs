@@ -2,9 +2,9 @@
 //! Operators by name, and by name and shapes: how often, their time and memory on the host and on
 //! the GPU, with what is in them and to themselves; the figures of torch.profiler's
 //! `key_averages()`, which gives its rows of kernels and calls as well (here: cuda_gpu_kern_sum,
-//! cuda_api_sum). Where the numbers that a short program gives to its operators and its calls are
-//! the same, torch.profiler takes the one for the other and counts GPU time twice; here it is
-//! counted once.
+//! cuda_api_sum). Where the number of a call outside of operators, or of the profiler's own work,
+//! is by chance that of an operator, torch.profiler counts this one's GPU time twice; here it is
+//! counted once. And it takes calls without an operator for calls of the thread that stops it.
 
 use std::cmp::Reverse;
 
@@ -85,15 +85,14 @@ struct Sum {
 }
 
 fn rows(source: &Source<'_>, by_shapes: bool) -> Vec<Row> {
-    let (found, (times, bytes)) = operators(source);
     let mut sums: HashMap<What<'_>, Sum> = HashMap::new();
-    for operator in found {
+    let (times, bytes) = operators(source, |operator| {
         let shapes = if by_shapes { operator.what.shapes } else { 0 };
         let sum = sums.entry(What { shapes, ..operator.what }).or_default();
         sum.calls += 1;
         sum.total += operator.total;
         sum.own += operator.own;
-    }
+    });
     if times > 0 {
         let spent = Spent { memory: bytes, ..Spent::default() };
         sums.insert(ELSEWHERE, Sum { calls: times, total: spent, own: spent });

@@ -34,7 +34,7 @@ pub(crate) struct Args {
     /// The trace: a recording (.gpr), or one of gapprobe, torch.profiler or nsys
     file: PathBuf,
     /// What to write [default: what the ending of -o says (.json.gz, .json, .csv, .parquet,
-    /// .folded), else chrome]
+    /// .folded, .gpu.folded), else chrome]
     #[arg(long, visible_alias = "format", value_enum)]
     to: Option<Kind>,
     /// Where it goes, - is stdout [default: FILE's name with another ending, in the current
@@ -57,7 +57,7 @@ enum Kind {
     Parquet,
     /// Idle time as folded stacks, in microseconds
     Folded,
-    /// The GPU's time as folded stacks, by what launched it
+    /// Time of GPU operations as folded stacks, by what launched them
     GpuFolded,
 }
 
@@ -96,7 +96,7 @@ impl Kind {
             _ => {
                 let what = format!("{}: its ending is of no format that export writes", output.display());
                 Err(Failure::new(Exit::WrongUse, what)
-                    .hint("--to says which (chrome, csv, parquet, folded or gpu-folded), or an ending does: .json.gz, .csv, .parquet, .folded"))
+                    .hint("--to says which (chrome, csv, parquet, folded or gpu-folded), or an ending does: .json.gz, .csv, .parquet, .folded, .gpu.folded"))
             }
         }
     }

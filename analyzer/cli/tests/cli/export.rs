@@ -100,6 +100,7 @@ fn the_ending_of_the_output_chooses_the_format_and_one_of_no_format_is_refused()
         ("X.CSV", b"kind,name,"),
         ("x.parquet", b"PAR1"),
         ("x.folded", b"GPU 0;"),
+        ("x.gpu.folded", b"GPU 0;"),
         ("x.json.gz", &[0x1f, 0x8b]),
         ("x.gz", &[0x1f, 0x8b]),
         ("no_ending", &[0x1f, 0x8b]),

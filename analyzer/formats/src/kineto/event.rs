@@ -142,7 +142,7 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
             let name = text(part, f.name);
             // operators are many, and have none of these
             let a = if kind == RangeKind::User { args(f.args, part) } else { Args::default() };
-            let shapes = operators::shapes(f.args).filter(|_| kind == RangeKind::Operator);
+            let shapes = (kind == RangeKind::Operator).then(|| operators::shapes(f.args)).flatten();
             let flags = a.flags;
             let (domain, payload) = (a.own.domain, a.own.payload);
             if domain.is_some() || payload.is_some() || shapes.is_some() {

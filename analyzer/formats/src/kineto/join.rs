@@ -199,6 +199,9 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
     }
     let mut main = assembly.run.threads.iter().zip(&pids).filter(|(t, &pid)| i64::from(t.tid) == pid);
     operators.main_thread = main.next().map(|t| t.0.tid).filter(|_| main.next().is_none());
+    if pids.iter().any(|pid| Some(pid) != pids.first()) {
+        operators.memory.clear(); // whose it was is not told
+    }
     let merged = merged::processes(&assembly.run.threads, &pids);
     let mut run = assembly.finish();
     run.merged = merged;

@@ -2,8 +2,6 @@
 //! What torch.profiler tells of an operator beyond its time: the shapes of its inputs
 //! (`record_shapes`), and memory that was allocated and freed meanwhile (`profile_memory`).
 
-use std::borrow::Cow;
-
 use memchr::memmem;
 
 use super::event::number;
@@ -12,12 +10,12 @@ use super::scan::{Scan, Value};
 
 /// The shapes as PyTorch groups by them, `[[32, 64], [], [64]]`, `[]` for what is no tensor and for
 /// a list of tensors; `None` without any.
-pub(super) fn shapes(args: &[u8]) -> Option<Cow<'_, [u8]>> {
-    // operators are many: one that has none costs a search, no reading
-    memmem::find(args, b"\"Input Dims\"")?;
+pub(super) fn shapes(args: &[u8]) -> Option<Vec<u8>> {
+    // operators are many: one that has none costs a search, no reading (PyTorch 1.8: "Input dims")
+    memmem::find(args, b"\"Input ")?;
     let mut found = None;
     let _ = Scan::new(args, 0).object(|key, s| {
-        if let (b"Input Dims", Value::Nested(dims)) = (key, s.value()?) {
+        if let (b"Input Dims" | b"Input dims", Value::Nested(dims)) = (key, s.value()?) {
             found = Some(dims);
         }
         Ok(())
@@ -25,14 +23,11 @@ pub(super) fn shapes(args: &[u8]) -> Option<Cow<'_, [u8]>> {
     found.map(without_lists)
 }
 
-/// `[[[64, 3], [64]], [8]]` as `[[], [8]]`.
-fn without_lists(dims: &[u8]) -> Cow<'_, [u8]> {
-    if memmem::find(dims.get(1..).unwrap_or(&[]), b"[[").is_none() {
-        return dims.into();
-    }
+/// `[[[64, 3], [64]],[8]]` as `[[], [8]]`.
+fn without_lists(dims: &[u8]) -> Vec<u8> {
     let mut kept: Vec<u8> = Vec::with_capacity(dims.len());
     let (mut depth, mut input) = (0, 0);
-    for &byte in dims {
+    for &byte in dims.iter().filter(|b| !b.is_ascii_whitespace()) {
         depth += i32::from(byte == b'[');
         match (byte, depth) {
             (b'[', 2) => input = kept.len() + 1,
@@ -41,14 +36,17 @@ fn without_lists(dims: &[u8]) -> Cow<'_, [u8]> {
         }
         if depth <= 2 {
             kept.push(byte);
+            if byte == b',' {
+                kept.push(b' ');
+            }
         }
         depth -= i32::from(byte == b']');
     }
-    kept.into()
+    kept
 }
 
 /// Bytes that were allocated, or freed, at a moment. Numbers of devices as `c10::DeviceType` has
-/// them: 0, 2 and 5 are the host's memory, 1 and 6 a GPU's (CUDA, ROCm).
+/// them: 0, 2 and 5 are the host's memory, 1, 6, 12 and 20 a GPU's (CUDA, ROCm, Intel's, others).
 pub(super) fn memory(args: &[u8], at: i64, part: &mut Part) {
     let (mut bytes, mut device) = (None, None);
     let read = Scan::new(args, 0).object(|key, s| {
@@ -62,7 +60,7 @@ pub(super) fn memory(args: &[u8], at: i64, part: &mut Part) {
     part.refused.aside += u64::from(read.is_err());
     let on_gpu = match device {
         Some(0 | 2 | 5) => false,
-        Some(1 | 6) => true,
+        Some(1 | 6 | 12 | 20) => true,
         _ => return,
     };
     if let Some(bytes) = bytes {
@@ -78,7 +76,7 @@ mod tests {
     fn shapes_are_as_they_stand_there() {
         let args = br#"{"External id": 5, "Input Dims": [[32, 64], [], [64]], "Ev Idx": 0}"#;
         assert_eq!(shapes(args).as_deref(), Some(&b"[[32, 64], [], [64]]"[..]));
-        let list = br#"{"Input Dims": [[[64, 3], [64]], [8], [[1]], []]}"#;
+        let list = b"{\"Input Dims\": [[[64, 3], [64]],\n [8],[[1]], []]}";
         assert_eq!(shapes(list).as_deref(), Some(&b"[[], [8], [], []]"[..]));
         for none in [&br#"{"Ev Idx": 1}"#[..], br#"{"Input Dims": "#, b""] {
             assert!(shapes(none).is_none());

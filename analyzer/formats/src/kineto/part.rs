@@ -285,7 +285,7 @@ pub(super) struct Part {
     pub(super) ops: Vec<RawOp>,
     pub(super) calls: Vec<RawCall>,
     pub(super) ranges: Vec<RawRange>,
-    /// More of some of them, by their index (few have any).
+    /// More of some of them, by their index (of operators, where shapes were recorded).
     pub(super) details: Vec<(usize, RawTold)>,
     pub(super) waits: Vec<RawWait>,
     pub(super) memory: Vec<RawMemory>,

@@ -13,7 +13,8 @@ use super::scan::{Scan, Value};
 const KEYS: [&[u8]; 12] =
     [b"ph", b"cat", b"name", b"pid", b"tid", b"ts", b"dur", b"args", b"id", b"bp", b"s", b"cname"];
 /// Categories that no verdict rests on: frames of Python, operators, arrows.
-const ASIDE: [&[u8]; 5] = [b"python_function", b"cpu_op", b"Operator", b"ac2g", b"fwdbwd"];
+const ASIDE: [&[u8]; 7] =
+    [b"python_function", b"cpu_op", b"Operator", b"ac2g", b"fwdbwd", b"overhead", b"cpu_instant_event"];
 /// An event without tensors' shapes is no longer than this: more may hide others.
 const MOST_ONE: usize = 4096;
 /// A name is looked at so far.
