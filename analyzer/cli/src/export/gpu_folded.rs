@@ -16,10 +16,7 @@ use verdict::analysis::Analysis;
 use verdict::run::{Call, Op, Range, RangeKind, Run, Thread};
 
 use super::folded::{clean, write_stacks};
-use crate::tables::{NameStyle, Source};
-
-/// Ranges around a call, at most.
-const MOST_LEVELS: usize = 64;
+use crate::tables::{NameStyle, Source, MOST_LEVELS};
 
 /// Writes the stacks of the steady state, by name.
 pub fn gpu_folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()> {
@@ -71,7 +68,7 @@ impl<'a> Open<'a> {
             // as the nesting
             self.open.retain(|o| o.span.end > range.span.start);
             // (work stays linear, and stacks can be read)
-            if self.open.len() < MOST_LEVELS {
+            if self.open.len() < MOST_LEVELS as usize {
                 self.open.push(range);
             }
         }

@@ -20,7 +20,7 @@ use verdict::run::{Range, RangeKind, Recorder, Span};
 use super::ranges::unnumbered;
 use super::Source;
 
-/// Operators of torch's that `key_averages()` leaves out, with what is in them.
+/// Operators of torch's that `key_averages()` leaves out; what is in them it counts.
 const LEFT_OUT: [&str; 6] = [
     "profiler::_record_function_enter",
     "profiler::_record_function_enter_new",
@@ -177,7 +177,7 @@ fn nest<'a>(
             _ if tree.open.is_empty() => {} // nobody's
             Event::Call(flat) => {
                 if let Some(owner) = tree.owner() {
-                    let work = source.launches().of(run, flat).map(|(_, op)| u128::from(op.span().ns()));
+                    let work = source.launched(flat).map(|(_, op)| u128::from(op.span().ns()));
                     owner.spent.gpu += work.sum::<u128>();
                 }
                 tree.put(span, None, false, memory);

@@ -25,6 +25,22 @@ const SELF_CPU_MEMORY: Column = Column { spare: true, ..megabytes("Self CPU Mem"
 const CPU_MEMORY: Column = Column { spare: true, ..megabytes("CPU Mem", "cpu_mb") };
 const NAME: Column = text("Name", "name");
 
+static COLUMNS: [Column; 11] = [
+    SELF_GPU,
+    GPU,
+    SELF_CPU,
+    CPU,
+    CALLS,
+    SELF_GPU_MEMORY,
+    GPU_MEMORY,
+    SELF_CPU_MEMORY,
+    CPU_MEMORY,
+    NAME,
+    text("Input Shapes", "shapes"),
+];
+/// All but the shapes.
+static BY_NAME_COLUMNS: &[Column] = COLUMNS.split_at(COLUMNS.len() - 1).0;
+
 const NEEDS: &str = "operators or named ranges: torch.profiler records operators with ProfilerActivity.CPU";
 
 pub(super) static BY_NAME: Report = Report {
@@ -34,18 +50,7 @@ pub(super) static BY_NAME: Report = Report {
     needs: NEEDS,
     usual: false,
     shown: 0,
-    columns: &[
-        SELF_GPU,
-        GPU,
-        SELF_CPU,
-        CPU,
-        CALLS,
-        SELF_GPU_MEMORY,
-        GPU_MEMORY,
-        SELF_CPU_MEMORY,
-        CPU_MEMORY,
-        NAME,
-    ],
+    columns: BY_NAME_COLUMNS,
     rows: |source| rows(source, false),
     each: None,
 };
@@ -57,19 +62,7 @@ pub(super) static BY_SHAPES: Report = Report {
     needs: NEEDS,
     usual: false,
     shown: 0,
-    columns: &[
-        SELF_GPU,
-        GPU,
-        SELF_CPU,
-        CPU,
-        CALLS,
-        SELF_GPU_MEMORY,
-        GPU_MEMORY,
-        SELF_CPU_MEMORY,
-        CPU_MEMORY,
-        NAME,
-        text("Input Shapes", "shapes"),
-    ],
+    columns: &COLUMNS,
     rows: |source| rows(source, true),
     each: None,
 };

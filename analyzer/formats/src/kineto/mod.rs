@@ -11,7 +11,8 @@
 //! recover.rs  events that are no JSON                  operators.rs  shapes and memory
 //! ```
 //! Time: one pass over the text, on all cores. Memory: about 40 bytes an operation or call, 32 a
-//! range, besides the mapped file, or two blocks a core of a compressed one.
+//! range (some 70 more of an operator whose shapes were recorded), besides the mapped file, or two
+//! blocks a core of a compressed one.
 
 mod blocks;
 mod event;

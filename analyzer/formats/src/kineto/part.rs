@@ -206,7 +206,8 @@ pub struct Refused {
     pub broken: u64,
     /// Events that are no JSON by the quotes in their names, and were read all the same.
     pub recovered: u64,
-    /// Events that cannot be read, of kinds that no verdict rests on: frames of Python, operators.
+    /// Events that cannot be read, of kinds that no verdict rests on: frames of Python, operators,
+    /// memory, the profiler's own work.
     pub aside: u64,
     /// Events on no device that can be, or of more devices, streams or threads than can be told
     /// apart.
