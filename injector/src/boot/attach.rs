@@ -71,8 +71,13 @@ pub(crate) fn constructor() {
         lifecycle::set(lifecycle::State::Inert);
         return;
     }
+    // loaded late (by the driver, say)?
+    let is_alone = is_only_thread();
+    if !is_alone {
+        environment::keep();
+    }
     if neighbours::is_launcher_that_wants_to_be_alone() {
-        stay_away_from(None);
+        stay_away_from(None, is_alone);
         return;
     }
     if settings::switched_off() {
@@ -89,13 +94,12 @@ pub(crate) fn constructor() {
         return;
     }
     if let Some(sign) = neighbours::under_one() {
-        stay_away_from(Some(sign));
+        stay_away_from(Some(sign), is_alone);
         return;
     }
-    // (loaded late, by the driver say, it is too late for that, and the loader's lock is held while
-    // others may wait for it)
-    let is_alone = is_only_thread();
     dlsym::set(Answers { of_cupti: reroute::in_place_of, of_driver: duty_cycle::dlsym_hook::in_place_of });
+    // (loaded late, it is too late for that, and the loader's lock is held while others may wait
+    // for it)
     if is_alone {
         duty_cycle::static_cudart::lead();
     }
@@ -126,11 +130,11 @@ pub(crate) fn constructor() {
 
 /// In Nsight Compute's launcher, or in what it started, seen by `sign`: neither may name us to
 /// CUDA. A shell that had us loaded did.
-fn stay_away_from(sign: Option<&'static str>) {
+fn stay_away_from(sign: Option<&'static str>, is_alone: bool) {
     let own = std::process::id().to_string();
     let told = [copies::entry(neighbours::UNDER, own.as_bytes())];
     let is_wanted = sign.is_none() && settings::switch() != Switch::Off;
-    if is_only_thread() {
+    if is_alone {
         environment::change(if is_wanted { &told } else { &[] }, &inherited());
     }
     lifecycle::set(lifecycle::State::Inert);
@@ -161,6 +165,7 @@ pub(crate) fn initialize() {
         return;
     }
     let begin = clock::monotonic();
+    environment::keep();
     let settings = settings::of_process();
     say::set_quiet(settings.quiet);
     if settings::switched_off() {
@@ -281,7 +286,7 @@ fn register_leaving() {
 /// KB.
 fn begin_recording() {
     static READY: Signal = Signal::new();
-    environment::keep();
+    environment::keep(); // again: a launcher may have named the rank since
     register_leaving();
     python::start();
     if let Some(interpreter) = python::interpreter::address() {

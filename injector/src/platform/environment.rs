@@ -6,7 +6,10 @@
 use std::ffi::{c_char, CStr, CString, OsStr};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::OnceLock;
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use crate::platform::memory::Reader;
 
 extern "C" {
     static mut environ: *mut *mut c_char;
@@ -15,21 +18,73 @@ extern "C" {
 fn list() -> *mut *mut c_char {
     let variable = &raw const environ;
     // SAFETY: reading the pointer itself; the program may replace it, which is a word-sized store.
-    unsafe { std::ptr::read_volatile(variable) }
+    unsafe { ptr::read_volatile(variable) }
 }
 
-/// The entries, NUL at the end of each, as they were when [`keep`] was called.
-static KEPT: OnceLock<Vec<CString>> = OnceLock::new();
+/// The environment as it was at a call of [`keep`], and at the one before: never freed, since
+/// values of both are in use.
+struct Kept {
+    entries: Vec<CString>,
+    _before: Option<&'static Kept>,
+}
 
-/// From now on the environment is what it is now: libc's array may be freed by whoever changes it,
-/// while threads of ours look at it. On a thread of the program's, once.
+/// The last of them; null before the first.
+static KEPT: AtomicPtr<Kept> = AtomicPtr::new(ptr::null_mut());
+
+fn kept() -> Option<&'static Kept> {
+    // SAFETY: null, or what `keep` made and nobody frees.
+    unsafe { KEPT.load(Ordering::Acquire).as_ref() }
+}
+
+/// How often the environment is read again because it changed meanwhile.
+const TRIES: u32 = 100;
+/// Most entries that are read, and the longest, bytes: the kernel hands none on that is longer
+/// (`MAX_ARG_STRLEN`).
+const MOST: usize = 100_000;
+const LONGEST: usize = 32 * 4096;
+
+/// From now on, and until called again, the environment is what it is now: another thread of the
+/// program may change it, which frees libc's array, whenever we look. So the kernel reads it, until
+/// it reads the same twice; where a container forbids that, it is looked at as ever.
 pub(crate) fn keep() {
-    KEPT.get_or_init(|| entries().map(CStr::to_owned).collect());
+    let mut copied = copy();
+    for _ in 0..TRIES {
+        let again = copy();
+        let is_same = again.is_some() && again == copied;
+        copied = again.or(copied);
+        if is_same {
+            break;
+        }
+    }
+    if let Some(entries) = copied {
+        let now = Box::new(Kept { entries, _before: kept() });
+        KEPT.store(Box::into_raw(now), Ordering::Release);
+    }
+}
+
+/// The entries that can be read; `None` where the array cannot be.
+fn copy() -> Option<Vec<CString>> {
+    let mut reader = Reader::default();
+    let text = |pointer| CString::new(reader.string(pointer, LONGEST)?).ok();
+    Some(pointers(list() as u64)?.into_iter().filter_map(text).collect())
+}
+
+/// The words of the array at `array`, to the null pointer that ends it.
+fn pointers(array: u64) -> Option<Vec<u64>> {
+    let mut reader = Reader::default();
+    let mut all = Vec::new();
+    while array != 0 && all.len() < MOST {
+        match reader.word(array + 8 * all.len() as u64)? {
+            0 => break,
+            pointer => all.push(pointer),
+        }
+    }
+    Some(all)
 }
 
 fn entries() -> impl Iterator<Item = &'static CStr> {
-    let kept = KEPT.get();
-    let list = if kept.is_none() { list() } else { std::ptr::null_mut() };
+    let kept = kept().map(|k| k.entries.as_slice());
+    let list = if kept.is_none() { list() } else { ptr::null_mut() };
     let mut i = 0;
     let live = std::iter::from_fn(move || {
         if list.is_null() {
@@ -41,8 +96,8 @@ fn entries() -> impl Iterator<Item = &'static CStr> {
             return None;
         }
         i += 1;
-        // SAFETY: entries are C strings that live as long as they are in the environment; we run on
-        // a thread of the program's that does not change them (constructor, cuInit, first use).
+        // SAFETY: entries are C strings that live as long as they are in the environment; before
+        // `keep` only the constructor looks, on the only thread there is.
         Some(unsafe { CStr::from_ptr(entry) })
     });
     kept.into_iter().flatten().map(CString::as_c_str).chain(live)
@@ -92,8 +147,8 @@ pub(crate) fn change(new: &[*mut c_char], gone: &[&str]) {
     };
     let mut list: Vec<*mut c_char> = entries().filter(stays).map(|e| e.as_ptr().cast_mut()).collect();
     list.extend_from_slice(new);
-    list.push(std::ptr::null_mut());
+    list.push(ptr::null_mut());
     let variable = &raw mut environ;
     // SAFETY: one pointer-sized store of a complete array, which lives as long as the process.
-    unsafe { std::ptr::write_volatile(variable, list.leak().as_mut_ptr()) };
+    unsafe { ptr::write_volatile(variable, list.leak().as_mut_ptr()) };
 }

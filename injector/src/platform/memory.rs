@@ -66,34 +66,64 @@ fn between(call: libc::c_long, pid: libc::pid_t, local: &[libc::iovec], remote: 
     n as isize
 }
 
-/// Longest string read, bytes.
+/// Longest string read by [`read_string`], bytes.
 const LONGEST: usize = 2048;
 
 /// The C string at `address` of our own memory, or `None` where it is not mapped, empty, not ended
 /// within [`LONGEST`] bytes, or holds control characters (memory used for something else
 /// meanwhile).
 pub(crate) fn read_string(address: u64) -> Option<Vec<u8>> {
-    let mut text = Vec::new();
-    let mut at = address;
-    while text.len() < LONGEST {
-        // never across a page in one read: the next page may not be mapped
-        let room = 4096 - (at % 4096) as usize;
-        let mut chunk = [0u8; 4096];
-        let want = room.min(256);
-        let got = read_into(at, chunk.get_mut(..want)?)?;
-        let piece = chunk.get(..got)?;
-        match piece.iter().position(|&b| b == 0) {
-            Some(end) => {
-                text.extend_from_slice(piece.get(..end)?);
-                let printable = !text.is_empty() && text.iter().all(|&b| b >= 0x20 && b != 0x7f);
-                return printable.then_some(text);
-            }
-            None => text.extend_from_slice(piece),
-        }
-        at += got as u64;
-    }
-    None
+    let text = Reader::default().string(address, LONGEST)?;
+    let is_printable = !text.is_empty() && text.iter().all(|&b| b >= 0x20 && b != 0x7f);
+    is_printable.then_some(text)
 }
+
+/// Our own memory, a page's rest with each call of the kernel: for what lies side by side.
+#[derive(Default)]
+pub(crate) struct Reader {
+    from: u64,
+    bytes: Vec<u8>,
+}
+
+impl Reader {
+    /// What is at `address` and behind it, to the end of its page at most (the next may not be
+    /// mapped).
+    fn rest(&mut self, address: u64) -> Option<&[u8]> {
+        let is_here = (self.from..self.from + self.bytes.len() as u64).contains(&address);
+        if !is_here {
+            self.from = address;
+            self.bytes.resize(PAGE - (address % PAGE as u64) as usize, 0);
+            let got = read_into(address, &mut self.bytes).unwrap_or(0);
+            self.bytes.truncate(got);
+        }
+        self.bytes.get((address - self.from) as usize..).filter(|rest| !rest.is_empty())
+    }
+
+    /// The C string at `address`; `None` where it is not mapped or is longer than `longest` bytes.
+    pub(crate) fn string(&mut self, address: u64, longest: usize) -> Option<Vec<u8>> {
+        let mut text = Vec::new();
+        let mut at = address;
+        while is_address(at) && text.len() <= longest {
+            let rest = self.rest(at)?;
+            let end = rest.iter().position(|&b| b == 0);
+            text.extend_from_slice(rest.get(..end.unwrap_or(rest.len()))?);
+            if end.is_some() {
+                return Some(text).filter(|t| t.len() <= longest);
+            }
+            at += rest.len() as u64;
+        }
+        None
+    }
+
+    /// The word at `address`, which is a multiple of 8.
+    pub(crate) fn word(&mut self, address: u64) -> Option<u64> {
+        let bytes = self.rest(address).filter(|_| is_address(address))?.get(..8)?;
+        bytes.try_into().ok().map(u64::from_le_bytes)
+    }
+}
+
+/// Smallest page there is.
+const PAGE: usize = 4096;
 
 /// Copies our own memory at `address` into `out` and says how much of it there was.
 pub(crate) fn read_into(address: u64, out: &mut [u8]) -> Option<usize> {

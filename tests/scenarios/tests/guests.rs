@@ -2,7 +2,7 @@
 //! Purpose: what the program does with its own threads and libraries costs it no more with us
 //! inside. Loading a library that uses the GPU in its constructor does not wait for us; our threads
 //! do not stay on the one CPU, or in the real-time class, of the thread that launches; a fork makes
-//! none of our memory fault on the program's thread.
+//! none of our memory fault on the program's thread; the environment may change while we read it.
 
 use gapprobe_scenarios::{Run, Victim, CORES};
 
@@ -20,6 +20,15 @@ fn a_gpu_used_in_the_constructor_of_a_library_that_is_loaded() {
     // it was the whole 2 s that we wait for our thread
     assert!(numbers(&run, "loading took ")[0] < 1500, "{}", run.stdout);
     assert_eq!(run.recorded().kernels().len(), 420, "what the constructor did is recorded: {}", run.stderr);
+}
+
+#[test]
+fn an_environment_that_is_replaced_while_we_read_it() {
+    for round in 0..10 {
+        let run = Victim::ours("13.0", &["environment"]).run();
+        assert_eq!((run.ending(), run.stdout.as_str()), (0, "launched 200\n"), "{round}: {}", run.stderr);
+        assert_eq!(run.recorded().kernels().len(), 200, "{round}: as GAPPROBE_DIR says: {}", run.stderr);
+    }
 }
 
 #[test]

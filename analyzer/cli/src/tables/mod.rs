@@ -51,6 +51,7 @@ use std::io::{self, Write};
 
 pub use crate::kernel_class::{class_of, KernelClass};
 pub use names::NameStyle;
+#[cfg(feature = "command")]
 pub(crate) use ranges::MOST_LEVELS;
 pub use source::Source;
 pub use table::{Cell, Column, Row, Table};

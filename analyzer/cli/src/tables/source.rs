@@ -101,6 +101,7 @@ impl<'a> Source<'a> {
     }
 
     /// Name of a kernel, copy, memset, or of a graph that was recorded as a whole.
+    #[cfg(feature = "command")]
     pub(crate) fn operation(&self, op: &Op) -> Cow<'_, str> {
         match (op.kind, operation(op)) {
             (_, Some(name)) => name.into(),
