@@ -96,8 +96,9 @@ fn entries() -> impl Iterator<Item = &'static CStr> {
             return None;
         }
         i += 1;
-        // SAFETY: entries are C strings that live as long as they are in the environment; before
-        // `keep` only the constructor looks, on the only thread there is.
+        // SAFETY: entries are C strings that live as long as they are in the environment. Before
+        // `keep` only the constructor looks, on the only thread there is; after it this is reached
+        // only where the kernel did not read, and then rests on nobody changing it meanwhile.
         Some(unsafe { CStr::from_ptr(entry) })
     });
     kept.into_iter().flatten().map(CString::as_c_str).chain(live)
