@@ -5,7 +5,8 @@
 use std::collections::HashMap;
 
 use crate::define::{
-    CallerInfo, Definition, DeviceInfo, FrameInfo, KernelInfo, Language, ModuleInfo, TrackInfo, MAX_RECORD,
+    CallerInfo, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, Language, ModuleInfo, TrackInfo,
+    MAX_RECORD,
 };
 use crate::event::{Event, Kind};
 use crate::header::Header;
@@ -94,6 +95,13 @@ impl Builder {
         let id = self.fresh();
         self.define(id, Definition::Stack(&bytes));
         id
+    }
+
+    /// Puts a stack into a module of PyTorch's.
+    pub fn in_module(&mut self, stack: u32, path: &str, class: &str) {
+        let path = if path.is_empty() { 0 } else { self.string(path) };
+        let class = self.string(class);
+        self.define(stack, Definition::InModule(InModule { path, class }));
     }
 
     /// Id of the stack of a call that machine code made: its module (path and build id, loaded at

@@ -12,6 +12,7 @@
 //! tag 7 stack      u32 count, count times u32 frame id, innermost first
 //! tag 8 module     u32 path, u32 build id in hex (string ids, 0 none), u64 load base
 //! tag 9 caller     u32 module (its id), u32 1: the function is not known, u64 return address less the load base
+//! tag 10 in module u32 path (string id, 0: the outermost module itself), u32 class (string id): the module of PyTorch's that the stack of this id is in
 //! ```
 //! String id 0 is "no string". A later definition of the same id replaces the earlier one.
 
@@ -128,6 +129,16 @@ pub struct CallerInfo {
     pub offset: u64,
 }
 
+/// The innermost module of PyTorch's (`torch.nn.Module`) that a stack is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct InModule {
+    /// Its path below the outermost module that was called, as of `named_modules()`: a string id; 0
+    /// is that one itself.
+    pub path: u32,
+    /// Its class, a string id.
+    pub class: u32,
+}
+
 /// Whose events a track holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum TrackInfo {
@@ -185,6 +196,8 @@ pub enum Definition<'a> {
     Module(ModuleInfo),
     /// Tag 9.
     Caller(CallerInfo),
+    /// Tag 10; the id is that of the stack.
+    InModule(InModule),
 }
 
 /// Longest encoded record.
@@ -258,6 +271,11 @@ impl Definition<'_> {
                 w.bytes(&c.offset.to_le_bytes())?;
                 9
             }
+            Definition::InModule(m) => {
+                w.u32(m.path)?;
+                w.u32(m.class)?;
+                10
+            }
         };
         let end = w.at.next_multiple_of(4);
         while w.at < end {
@@ -329,6 +347,7 @@ impl Definition<'_> {
                 module_only: u32_at(body, 4)? & 1 == 1,
                 offset: u64_at(body, 8)?,
             }),
+            10 => Definition::InModule(InModule { path: u32_at(body, 0)?, class: u32_at(body, 4)? }),
             _ => return Some((id, None, length)),
         };
         Some((id, Some(definition), length))
@@ -386,6 +405,7 @@ pub struct Definitions {
     stacks: HashMap<u32, Box<[u32]>>,
     modules: HashMap<u32, ModuleInfo>,
     callers: HashMap<u32, CallerInfo>,
+    in_modules: HashMap<u32, InModule>,
 }
 
 impl Definitions {
@@ -421,6 +441,9 @@ impl Definitions {
                 self.frames.insert(id, frame);
                 self.callers.insert(id, c);
             }
+            Definition::InModule(m) => {
+                self.in_modules.insert(id, m);
+            }
         }
     }
 
@@ -453,6 +476,11 @@ impl Definitions {
     /// frames never defined.
     pub fn stack(&self, id: u32) -> impl DoubleEndedIterator<Item = &FrameInfo> {
         self.stacks.get(&id).map_or(&[][..], |s| s).iter().filter_map(|f| self.frames.get(f))
+    }
+
+    /// The module of PyTorch's that the stack with this id is in.
+    pub fn in_module(&self, stack: u32) -> Option<InModule> {
+        self.in_modules.get(&stack).copied()
     }
 
     /// The frame with this id.
@@ -518,6 +546,7 @@ mod tests {
             Definition::Stack(&[]),
             Definition::Module(ModuleInfo { path: 1, build_id: 2, base: 0x7f00_1234_5000 }),
             Definition::Caller(CallerInfo { module: 3, module_only: true, offset: 1 << 33 }),
+            Definition::InModule(InModule { path: 5, class: 6 }),
         ];
         let mut buffer = [0; MAX_RECORD];
         for d in all {

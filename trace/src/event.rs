@@ -166,6 +166,15 @@ pub enum Kind {
     /// `x` bits `OUTER` and `PIPE` of [`sample`]. Of those that ran or wait for data; and where one
     /// waited for something else, of no time.
     ChildSample = 37,
+    /// A thread made a node of PyTorch's autograd graph, in a forward pass: `start` = `end`. `b`
+    /// the node's sequence number (its low 32 bits; each thread counts its own), `c` where the
+    /// program stood: a stack id (0: not known), `correlation` PyTorch's number of the thread.
+    ForwardNode = 38,
+    /// A thread evaluated a node of PyTorch's autograd graph, in a backward pass. `a` mangled name
+    /// of the node's type (string id), `b` its sequence number (as of its [`Kind::ForwardNode`];
+    /// `u32::MAX`: it has none, it sums up gradients), `c` where the thread stood as it began: a
+    /// stack id (0: in no Python), `correlation` PyTorch's number of the thread that made the node.
+    BackwardNode = 39,
     /// A number read at `start` (from `start` to `end` where it counts up). `a` = [`Gauge`], `x`
     /// device ordinal (0 for the host's), `b` | `c` << 32 value.
     Gauge = 36,
@@ -197,6 +206,8 @@ impl Kind {
             35 => Kind::Process,
             36 => Kind::Gauge,
             37 => Kind::ChildSample,
+            38 => Kind::ForwardNode,
+            39 => Kind::BackwardNode,
             48 => Kind::ClockPair,
             49 => Kind::Unobserved,
             50 => Kind::LossMark,

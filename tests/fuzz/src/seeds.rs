@@ -59,8 +59,8 @@ fn training(steps: u64, kernels: u64, marks: bool) -> Vec<u8> {
 }
 
 /// What format 1.4 has beside operations and calls: stacks of Python and of C, callers, samples,
-/// ranges with numbers, gauges, children, time that nobody observed, and the shared track. Four
-/// steps of two kernels.
+/// ranges with numbers, nodes of backward passes, gauges, children, time that nobody observed, and
+/// the shared track. Four steps of two kernels.
 fn standing() -> Vec<u8> {
     const STEP: u64 = 40_000_000;
     let mut b = Builder::new();
@@ -73,6 +73,8 @@ fn standing() -> Vec<u8> {
     let native = b.frames(&[(Language::Native, "gemm_call", "libx.so", 7), (Language::Python, "f", "m.py", 2)]);
     let caller = b.caller(("/bin/true", "", 0x5555_0000_0000), 0x1234);
     let (range, domain) = (b.string("forward"), b.string("NCCL"));
+    b.in_module(python, "blocks.0", "Block");
+    let of_node = b.string("N5torch8autograd9generated14AddmmBackward0E");
     let call = |b: &mut Builder, tid, name: &str, span: (u64, u64), correlation, c| {
         let Some(known) = CALLS.iter().find(|c| c.name == name) else { return };
         let (a, x) = (pack(known.domain, known.id), known.class as u8);
@@ -102,6 +104,10 @@ fn standing() -> Vec<u8> {
         let gauge = Gauge::ALL[step as usize * 2] as u32;
         b.on_recorder(Event { a: gauge, b: 97, c: 1, ..Event::new(Kind::Gauge, t, t + STEP) });
         b.on_recorder(Event { a: 4242, b: 950 | 20 << 16, c: 512, ..Event::new(Kind::Process, t, t + STEP) });
+        let node = Event { b: step, c: python, correlation: 1, ..Event::new(Kind::ForwardNode, t, t) };
+        b.on_thread(100, node);
+        let node = Event::new(Kind::BackwardNode, t + 29_000_000, t + 31_000_000);
+        b.on_thread(100, Event { a: of_node, b: step, correlation: 1, ..node });
         b.on_recorder(Event { a: python, b: 4242, c: 950, x: sample::OUTER, ..Event::new(Kind::ChildSample, t, t + STEP) });
     }
     b.on_recorder(Event { a: 1, ..Event::new(Kind::Unobserved, 3 * STEP, 3 * STEP + 900_000) });

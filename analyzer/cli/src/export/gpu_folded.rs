@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Time of GPU operations as folded stacks, one a line with its microseconds. A stack is device,
-//! the ranges around the call that launched it, the frames it was made from, the operators around
-//! it, kernel or copy. What was launched without any of them stands under its thread's name:
-//! launches in our own recordings have no frames.
+//! the ranges around the call that launched it, the frames it was made from (in a backward pass of
+//! PyTorch's those of the forward pass it belongs to, then the type of the autograd node), the
+//! operators around it, kernel or copy. What was launched without any of them stands under its
+//! thread's name.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -13,6 +14,7 @@ use std::vec::IntoIter;
 use trace::FrameInfo;
 use verdict::analysis::idle_stacks::{frame_name, without_number};
 use verdict::analysis::Analysis;
+use verdict::run::autograd::{type_name, Work};
 use verdict::run::{Call, Op, Range, RangeKind, Run, Thread};
 
 use super::folded::{clean, write_stacks};
@@ -36,7 +38,11 @@ pub fn gpu_folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Re
         for (i, call) in thread.calls.iter().enumerate() {
             let mut launcher = None;
             for (device, op) in source.launched(run.flat(index, i)) {
-                add(device, launcher.get_or_insert_with(|| open.around(run, call)), op);
+                add(
+                    device,
+                    launcher.get_or_insert_with(|| open.around(run, call, run.work(index, call))),
+                    op,
+                );
             }
         }
     }
@@ -62,7 +68,7 @@ impl<'a> Open<'a> {
     }
 
     /// What launched it, outermost first.
-    fn around(&mut self, run: &Run, call: &Call) -> String {
+    fn around(&mut self, run: &Run, call: &Call, work: Work) -> String {
         while let Some(range) = self.ranges.next_if(|r| r.span.start <= call.start) {
             // what has ended when another begins is never asked for again: the list stays as long
             // as the nesting
@@ -76,13 +82,14 @@ impl<'a> Open<'a> {
         let text = |id: u32| run.definitions.string(id).unwrap_or("(no name)");
         let named = |kind: RangeKind| self.open.iter().filter(move |r| r.kind == kind);
         let mut stack: Vec<String> = named(RangeKind::User).map(|r| without_number(text(r.name))).collect();
-        match call.site {
+        match work.stack {
             0 => stack.extend(named(RangeKind::Python).map(|r| text(r.name).to_owned())),
             site => {
                 let frames: Vec<&FrameInfo> = run.definitions.stack(site).collect();
                 stack.extend(frames.iter().rev().map(|f| frame_name(run, f)));
             }
         }
+        stack.extend(work.node.map(|node| type_name(text(node)).to_owned()));
         stack.extend(named(RangeKind::Operator).map(|r| text(r.name).to_owned()));
         if stack.is_empty() {
             let name = run.definitions.string(self.thread.name).unwrap_or("");
@@ -108,8 +115,16 @@ mod tests {
         range.a = b.string("forward; all");
         b.on_thread(5, range);
         let kernel = b.kernel("void gemm<float>(float*)", 32, 16);
-        // in the range, behind it, on another thread, and without a call
-        for (tid, at, correlation) in [(5, 110_000, 1), (5, 310_000, 2), (6, 120_000, 3), (0, 130_000, 4)] {
+        // a node that thread 5 made and thread 7 evaluates
+        let mut node = Event::new(Kind::ForwardNode, 90_000, 90_000);
+        (node.b, node.c, node.correlation) = (3, b.stack(&[("forward", "/home/me/net.py", 12)]), 1);
+        b.on_thread(5, node);
+        let mut node = Event::new(Kind::BackwardNode, 135_000, 150_000);
+        (node.a, node.b, node.correlation) = (b.string("N5torch14AddmmBackward0E"), 3, 1);
+        b.on_thread(7, node);
+        // in the range, behind it, on another thread, without a call, and in the node
+        let launches = [(5, 110_000, 1), (5, 310_000, 2), (6, 120_000, 3), (0, 130_000, 4), (7, 140_000, 5)];
+        for (tid, at, correlation) in launches {
             let mut call = Event::new(Kind::Call, at, at + 5_000);
             (call.a, call.x, call.correlation) = (pack(RUNTIME, 211), Class::Launch as u8, correlation);
             if tid > 0 {
@@ -124,6 +139,7 @@ mod tests {
         let mut out = Vec::new();
         gpu_folded(&run, &verdict::analyze(&run), &mut out).expect("memory");
         let expected = "GPU 0;forward_ all;gemm<float> 10\n\
+                        GPU 0;forward (net.py:12);AddmmBackward0;gemm<float> 50\n\
                         GPU 0;thread 5;gemm<float> 20\n\
                         GPU 0;thread 6;gemm<float> 30\n\
                         GPU 0;unattributed;gemm<float> 40\n";

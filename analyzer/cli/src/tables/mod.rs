@@ -3,7 +3,7 @@
 //! `gapprobe stats` prints them.
 //!
 //! ```text
-//! one file a report   cuda_*.rs, nvtx_*.rs, osrt_sum.rs as nsys; gaps.rs, steps.rs, phases.rs, syncs.rs our own;
+//! one file a report   cuda_*.rs, nvtx_*.rs, osrt_sum.rs as nsys; gaps.rs, gpu_work.rs (two), steps.rs, phases.rs, syncs.rs our own;
 //!                     hta.rs as Holistic Trace Analysis, ops.rs (two) as torch.profiler
 //! source.rs           the run, and what several reports need of it, made once
 //! names.rs            kernels by name (their classes: ../kernel_class.rs)
@@ -26,6 +26,7 @@ mod cuda_gpu_mem_time_sum;
 mod cuda_gpu_sum;
 mod cuda_kern_exec_sum;
 mod gaps;
+mod gpu_work;
 mod groups;
 pub mod hta;
 mod json;
@@ -114,7 +115,7 @@ impl Report {
 }
 
 /// Every report, nsys's first.
-pub static REPORTS: [&Report; 17] = [
+pub static REPORTS: [&Report; 19] = [
     &cuda_api_sum::REPORT,
     &cuda_gpu_kern_sum::REPORT,
     &cuda_gpu_mem_time_sum::REPORT,
@@ -130,6 +131,8 @@ pub static REPORTS: [&Report; 17] = [
     &steps::REPORT,
     &phases::REPORT,
     &hta::REPORT,
+    &gpu_work::BY_LINE,
+    &gpu_work::BY_MODULE,
     &ops::BY_NAME,
     &ops::BY_SHAPES,
 ];

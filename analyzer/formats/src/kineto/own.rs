@@ -3,10 +3,13 @@
 //! the recording, and who recorded it. Numbers that cannot be are cut to what can.
 
 use serde_json::Value as Json;
-use trace::define::{Definition, MAX_FRAMES};
+use trace::define::{Definition, InModule, MAX_FRAMES};
 use trace::{FrameInfo, Header, Language, Loss, Total};
 
-use verdict::output::chrome::facts::{numbers, times, COMMAND, JUDGED_BY, MOST_MARKS, MOST_SAMPLES};
+use verdict::output::chrome::facts::{
+    numbers, times, COMMAND, JUDGED_BY, MOST_BACKWARD, MOST_MARKS, MOST_SAMPLES,
+};
+use verdict::run::autograd::InBackward;
 use verdict::run::{
     Child, ChildSample, LossMark, Reading, Recorder, Run, Sample, Span, Thread, Uncalled, MAX_TIME,
 };
@@ -102,6 +105,26 @@ impl Own {
                 bytes.extend_from_slice(&number.to_le_bytes());
             }
             run.definitions.insert(id, Definition::Stack(&bytes));
+            if let Some([path, class]) = stack.get(2).and_then(Json::as_array).map(Vec::as_slice) {
+                let text = |of: &Json| of.as_str().unwrap_or("").to_owned();
+                let (path, class) = (texts.id(run, &text(path)), texts.id(run, &text(class)));
+                run.definitions.insert(id, Definition::InModule(InModule { path, class }));
+            }
+        }
+        for calls in list("backward") {
+            let Some((tid, stack)) = small(calls, 0).zip(small(calls, 1)) else { continue };
+            let node = texts.id(run, calls.get(2).and_then(Json::as_str).unwrap_or(""));
+            let Some(thread) = run.threads.iter_mut().find(|t| t.tid == tid) else { continue };
+            let begins = calls.get(3).and_then(Json::as_array).into_iter().flatten().filter_map(Json::as_u64);
+            let begins = begins.scan(0u64, |start, more| {
+                *start = start.saturating_add(more);
+                Some(*start)
+            });
+            let calls = begins.take(MOST_BACKWARD).map(|start| InBackward { start, stack, node });
+            thread.backward.extend(calls);
+        }
+        for thread in &mut run.threads {
+            thread.backward.sort_by_key(|c| c.start);
         }
         for thread in list("samples") {
             let Some(tid) = small(thread, 0) else { continue };

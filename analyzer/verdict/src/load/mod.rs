@@ -4,6 +4,7 @@
 //! Every event is checked before it is kept; what does not fit is counted in `Run.problems`.
 
 pub mod array_waits;
+mod autograd;
 mod clock_drift;
 mod damaged_calls;
 pub mod missing_kernels;
@@ -21,6 +22,7 @@ use crate::run::{
     Call, Child, ChildSample, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run, Sample,
     Span, Stream, SyncRecord, Thread, UnobservedSpan, CLOCK_SLACK_NS, MAX_TIME, NONE,
 };
+use autograd::{BackwardNode, Nodes, Origin};
 
 /// Records of shorter synchronizations are not made into calls, ns.
 const SHORTEST_WAIT_NS: u64 = 1_000;
@@ -105,7 +107,7 @@ pub fn load_window<S: Source + ?Sized>(source: &S, window: &Window) -> Result<Ru
     loader.run.left_out = skipped;
     recording.for_each_event(source, |track, e| loader.take(track, e));
     debug_assert!(loader.run.events <= bound + skipped);
-    let mut run = loader.run;
+    let Loader { mut run, mut nodes, .. } = loader;
     let unfit = run.problems.bad_events;
     run.problems = recording.problems;
     run.problems.bad_events += unfit;
@@ -124,6 +126,9 @@ pub fn load_window<S: Source + ?Sized>(source: &S, window: &Window) -> Result<Ru
     }
     run.definitions = recording.definitions;
     finish(&mut run);
+    for thread in &mut run.threads {
+        nodes.tell(thread, &run.definitions);
+    }
     Ok(run)
 }
 
@@ -174,6 +179,7 @@ struct Loader {
     /// segment.
     last_stream: Option<(StreamKey, Place)>,
     last_thread: Option<(u32, usize)>,
+    nodes: Nodes,
     /// Events that end before this are left out.
     from: u64,
     /// And those that begin after this.
@@ -351,10 +357,23 @@ impl Loader {
                 run_queue: (e.c >> 16) as u16,
                 bits: e.x,
             }),
+            Kind::ForwardNode => {
+                self.nodes.made.insert(origin(e), e.c);
+            }
+            Kind::BackwardNode => {
+                let (span, origin) = (Span::new(e.start, e.end), origin(e));
+                let node = BackwardNode { span, origin, stack: e.c, kind: e.a };
+                self.nodes.evaluated.entry(tid).or_default().push(node);
+            }
             Kind::SyncRecord => self.run.waits.push(sync_record(e)),
             _ => self.run.problems.bad_events += 1,
         }
     }
+}
+
+/// Of a node of PyTorch's.
+fn origin(e: &Event) -> Origin {
+    Origin { thread: e.correlation, number: e.b }
 }
 
 fn sync_record(e: &Event) -> SyncRecord {

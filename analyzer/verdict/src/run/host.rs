@@ -4,6 +4,7 @@
 use trace::call::Class;
 use trace::event::{FROM_RECORD, MARK, OPEN_ENDED, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END};
 
+use super::autograd::InBackward;
 use super::Span;
 
 /// High byte of [`Call::packed`] where a foreign trace names a call: the rest is a string id.
@@ -162,6 +163,8 @@ pub struct Thread {
     pub samples: Vec<Sample>,
     /// Samples of pauses between windows, by start ([`crate::gaps::pauses`]).
     pub between: Vec<Sample>,
+    /// Of its calls those made in a backward pass of PyTorch's, by start.
+    pub backward: Vec<InBackward>,
 }
 
 /// The next one of a name is looked for among so many ranges behind it: a damaged trace has as many

@@ -2,11 +2,12 @@
 //! The facts of one recording, compact, sorted and joined; no opinions.
 //!
 //! Here: [`Run`], and how it was observed. `device.rs`: what the devices did. `host.rs`: what
-//! threads and child processes did. `load/` fills it. Not here: steps, gaps, buckets
-//! (`analysis/`). Runs on the program's exit thread or in `gapprobe`; nothing here
-//! trusts a byte of the recording, nothing panics. Memory: 40 bytes a GPU op or API call, 32 a
-//! range or mark.
+//! threads and child processes did. `autograd.rs`: the backward pass by the lines of the forward
+//! one. `load/` fills it. Not here: steps, gaps, buckets (`analysis/`). Runs on the program's exit
+//! thread or in `gapprobe`; nothing here trusts a byte of the recording, nothing panics. Memory: 40
+//! bytes a GPU op or API call, 32 a range or mark.
 
+pub mod autograd;
 pub mod complete_to;
 mod device;
 mod host;

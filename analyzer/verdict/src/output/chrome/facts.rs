@@ -3,7 +3,7 @@
 //! reads the trace again (`formats/kineto/own.rs`) then judges the same run. Names of the fields
 //! stand here, for both.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{json, Map, Value};
 use trace::define::{CPUS, CPU_QUOTA, DIRECTORY, FLIGHT, WINDOWS};
@@ -26,6 +26,9 @@ pub const MOST_MARKS: usize = 10_000;
 /// Samples of a thread, readings of children and gauges written at most; the newest.
 pub const MOST_SAMPLES: usize = 50_000;
 
+/// Calls of a thread's backward passes written at most; the newest.
+pub const MOST_BACKWARD: usize = 200_000;
+
 /// The newest of a list.
 fn newest<T>(list: &[T]) -> &[T] {
     list.get(list.len().saturating_sub(MOST_SAMPLES)..).unwrap_or(&[])
@@ -38,13 +41,31 @@ fn samples(t: &Thread) -> Vec<Sample> {
     newest(&all).to_vec()
 }
 
-/// What the host side knows (1.2 of the recording's format): stacks of calls and samples, samples,
+/// The calls of a thread's backward passes, by what they are of: thread, stack, type of node, and
+/// their begins, each less the one before.
+fn backward<'a>(t: &Thread, text: &impl Fn(u32) -> &'a str) -> Vec<Value> {
+    let first = t.backward.len().saturating_sub(MOST_BACKWARD);
+    let mut by_work: BTreeMap<(u32, u32), (u64, Vec<u64>)> = BTreeMap::new();
+    for call in t.backward.get(first..).unwrap_or(&[]) {
+        let (last, begins) = by_work.entry((call.stack, call.node)).or_default();
+        begins.push(call.start.saturating_sub(*last));
+        *last = call.start;
+    }
+    by_work
+        .into_iter()
+        .map(|((stack, node), (_, begins))| json!([t.tid, stack, text(node), begins]))
+        .collect()
+}
+
+/// What the host side knows (1.2 of the recording's format): stacks of calls and samples, calls of
+/// backward passes, samples,
 /// children and where they stood, gauges. Nothing of it where the recording has nothing of it.
 fn host(run: &Run, out: &mut Map<String, Value>) {
     let mut used: BTreeSet<u32> = BTreeSet::new();
     for t in &run.threads {
         used.extend(t.calls.iter().map(|c| c.site));
         used.extend(samples(t).iter().map(|s| s.stack));
+        used.extend(t.backward.iter().map(|c| c.stack));
     }
     used.extend(newest(&run.child_samples).iter().map(|s| s.stack));
     used.remove(&0);
@@ -58,7 +79,12 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
             out.insert(key.into(), list.into());
         }
     };
-    put("stacks", used.into_iter().map(|id| json!([id, frames(id)])).collect());
+    let stack = |id| match run.definitions.in_module(id) {
+        Some(m) => json!([id, frames(id), [text(m.path), text(m.class)]]),
+        None => json!([id, frames(id)]),
+    };
+    put("stacks", used.into_iter().map(stack).collect());
+    put("backward", run.threads.iter().flat_map(|t| backward(t, &text)).collect());
     let of = |t: &Thread| -> Option<Value> {
         let sample = |s: &crate::run::Sample| {
             let call = s.syscall.map_or(0, |n| u64::from(n) + 1);

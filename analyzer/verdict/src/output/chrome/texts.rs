@@ -9,6 +9,7 @@ use super::json::{put_text, put_u64};
 use crate::analysis::idle_stacks::frame_name;
 use crate::analysis::{Advice, Bucket, Finding};
 use crate::causes::{self, sync_calls};
+use crate::run::autograd::{type_name, Work};
 use crate::run::{Call, Op, Run};
 use crate::sites::Sites;
 use crate::text::kernel_name::{demangled, shortened};
@@ -44,6 +45,7 @@ pub(super) struct Texts<'a> {
     calls: HashMap<u32, Vec<u8>>,
     sites: Sites<'a>,
     stacks: HashMap<u32, (Vec<u8>, Vec<u8>)>,
+    works: HashMap<Work, Vec<u8>>,
     /// `,"to change":"..."` by bucket, where lines of the program are known.
     advice: Vec<Vec<u8>>,
     /// Of waits: each way of waiting has its own.
@@ -63,6 +65,7 @@ impl<'a> Texts<'a> {
             calls: HashMap::new(),
             sites: Sites::new(run),
             stacks: HashMap::new(),
+            works: HashMap::new(),
             advice: Vec::new(),
             of_waits: Vec::new(),
             tell_always: run.devices.iter().map(|d| d.ops() as u64).sum::<u64>() <= TELL_ALWAYS_OPS,
@@ -129,6 +132,36 @@ impl<'a> Texts<'a> {
             (site, frames)
         });
         (&texts.0, &texts.1)
+    }
+
+    /// What an operation is of: `,"site":"model.py:12 in
+    /// forward","module":"blocks.3.attn","backward of":"AddmmBackward0"`.
+    pub(super) fn work(&mut self, op: &Op) -> &[u8] {
+        let (run, sites) = (self.run, &mut self.sites);
+        let Some((thread, call)) = run.call(op.call) else { return &[] };
+        if self.works.len() > 65_536 {
+            self.works.clear(); // made-up ids
+        }
+        let work = run.work(thread, call);
+        self.works.entry(work).or_insert_with(|| {
+            let mut json = Vec::new();
+            if let Some(found) = sites.of(work.stack).and_then(|s| sites.get(s)) {
+                json.extend_from_slice(b",\"site\":");
+                put_text(&mut json, &found.to_string());
+            }
+            let text = |id| run.definitions.string(id).unwrap_or("");
+            if let Some(module) = run.definitions.in_module(work.stack) {
+                json.extend_from_slice(b",\"module\":");
+                put_text(&mut json, text(module.path));
+                json.extend_from_slice(b",\"module class\":");
+                put_text(&mut json, text(module.class));
+            }
+            if let Some(node) = work.node {
+                json.extend_from_slice(b",\"backward of\":");
+                put_text(&mut json, type_name(text(node)));
+            }
+            json
+        })
     }
 
     /// Is it a collective? Those are drawn on tracks of their own.

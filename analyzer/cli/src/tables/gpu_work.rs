@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The GPU's time by what of the program it was spent for: its line, and its module of PyTorch's.
+//! Kernels, copies and memsets, each by the call that launched it: the innermost line outside of
+//! frameworks (`verdict::sites`), the innermost module that was being called; those of a backward
+//! pass by the line and module of the forward pass they belong to (`verdict::run::autograd`).
+//!
+//! Of what has no such line it is told where it came from: the type of the autograd node, or the
+//! thread.
+
+use std::hash::Hash;
+
+use foldhash::{HashMap, HashMapExt};
+use trace::define::InModule;
+use trace::{Definitions, FrameInfo};
+use verdict::run::autograd::{type_name, Work};
+use verdict::sites::{Site, Sites};
+
+use super::groups::by_total;
+use super::table::{number, part, percent_of, row, spare_text, text, Cell, Column, Row, TIME, TOTAL};
+use super::{Report, Source};
+
+const BACKWARD: Column = part("Backward", "backward_ns");
+const INSTANCES: Column = number("Instances", "instances");
+const FROM: Column = spare_text("From", "from");
+
+pub(super) static BY_LINE: Report = Report {
+    name: "gpu_lines",
+    title: "GPU Time by Line",
+    what: "kernels, copies and memsets by the line of the program that they were for; of them the backward pass's",
+    needs: "GPU operations",
+    usual: false,
+    shown: 0,
+    columns: &[TIME, TOTAL, BACKWARD, INSTANCES, text("Line", "line"), FROM],
+    rows: |source| {
+        let mut sites = Sites::new(source.run);
+        let shown = |sites: &Sites<'_>, site| row![sites.get(site).map(Site::to_string).as_deref()];
+        rows(source, 1, &mut sites, |sites, work| sites.of(work.stack), shown)
+    },
+    each: None,
+};
+
+pub(super) static BY_MODULE: Report = Report {
+    name: "gpu_modules",
+    title: "GPU Time by Module",
+    what: "the same by the torch.nn.Module, named as by named_modules()",
+    needs: "GPU operations",
+    usual: false,
+    shown: 0,
+    columns: &[
+        TIME,
+        TOTAL,
+        BACKWARD,
+        INSTANCES,
+        text("Module", "module"),
+        spare_text("Class", "class"),
+        FROM,
+    ],
+    rows: |source| {
+        let mut definitions = &source.run.definitions;
+        let module = |d: &mut &Definitions, work: Work| match d.in_module(work.stack) {
+            None if work.stack == 0 || calls_modules(d, work.stack) => None,
+            found => Some(found), // (none: it has a line, and that is in no module)
+        };
+        let shown = |d: &&Definitions, module: Option<InModule>| match module {
+            Some(m) => row![d.string(m.path).unwrap_or(OUTERMOST), d.string(m.class)],
+            None => row![OUTSIDE, None::<&str>],
+        };
+        rows(source, 2, &mut definitions, module, shown)
+    },
+    each: None,
+};
+
+/// What has no line; what has one that is in no module; the path of the outermost module.
+const UNATTRIBUTED: &str = "unattributed";
+const OUTSIDE: &str = "outside of modules";
+const OUTERMOST: &str = "(outermost)";
+
+/// Stands a call of a module in it, of whichever? (The recorder learns from the first such stacks
+/// how to tell.)
+fn calls_modules(definitions: &Definitions, stack: u32) -> bool {
+    let is_call = |f: &FrameInfo| {
+        let text = |id| definitions.string(id).unwrap_or("");
+        text(f.file).ends_with("torch/nn/modules/module.py") && text(f.function).ends_with("_call_impl")
+    };
+    definitions.stack(stack).any(is_call)
+}
+
+/// Whose work it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Owner<K> {
+    Of(K),
+    /// Nobody's: of a node of this type (string id).
+    Node(u32),
+    /// Nobody's: of a thread, by its index.
+    Thread(usize),
+    /// No call is known.
+    Nobody,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Sum {
+    total: u128,
+    backward: u128,
+    count: u64,
+}
+
+/// The rows of a table with so many cells of whose it is: `whose` work is, and how those are
+/// `shown`, by a state that both have.
+fn rows<S, K: Copy + Eq + Hash>(
+    source: &Source<'_>,
+    named: usize,
+    state: &mut S,
+    whose: impl Fn(&mut S, Work) -> Option<K>,
+    shown: impl Fn(&S, K) -> Row,
+) -> Vec<Row> {
+    let run = source.run;
+    let mut sums: HashMap<Owner<K>, Sum> = HashMap::new();
+    for (_, op) in source.ops() {
+        let (mut owner, mut is_backward) = (Owner::Nobody, false);
+        if let Some((thread, call)) = run.call(op.call) {
+            let work = run.work(thread, call);
+            is_backward = work.node.is_some();
+            let nobody = work.node.map_or(Owner::Thread(thread), Owner::Node);
+            owner = whose(state, work).map_or(nobody, Owner::Of);
+        }
+        let (sum, ns) = (sums.entry(owner).or_default(), u128::from(op.span().ns()));
+        sum.total += ns;
+        sum.backward += if is_backward { ns } else { 0 };
+        sum.count += 1;
+    }
+    let all: u128 = sums.values().map(|s| s.total).sum();
+    let rows = sums.into_iter().map(|(owner, s)| {
+        let head = row![percent_of(s.total, all), s.total, s.backward, s.count];
+        let mut tail = match owner {
+            Owner::Of(k) => shown(state, k),
+            _ => row![UNATTRIBUTED],
+        };
+        tail.resize(named, Cell::Nothing);
+        tail.push(from(source, owner).as_deref().into());
+        (s.total, head, tail)
+    });
+    by_total(rows.collect())
+}
+
+/// Where work of nobody's came from.
+fn from<K>(source: &Source<'_>, owner: Owner<K>) -> Option<String> {
+    match owner {
+        Owner::Node(kind) => Some(type_name(source.string(kind)).to_owned()),
+        Owner::Thread(thread) => {
+            let thread = source.run.threads.get(thread)?;
+            match source.string(thread.name) {
+                "" => Some(format!("thread {}", thread.tid)),
+                name => Some(format!("thread {name}")),
+            }
+        }
+        Owner::Of(_) | Owner::Nobody => None,
+    }
+}

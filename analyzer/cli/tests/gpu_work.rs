@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: the tables `gpu_lines` and `gpu_modules` say what each kernel was for, by hand; and the
+//! same once the recording has been written as a trace and read again.
+
+use cli::tables;
+use cli::tables::{Format, NameStyle, Source};
+use trace::build::Builder;
+use trace::call::{pack, Class, RUNTIME};
+use trace::{Event, Kind};
+use verdict::output::chrome;
+use verdict::output::chrome::ChromeOptions;
+use verdict::run::Run;
+
+const TORCH: &str = "/usr/lib/python3/dist-packages/torch";
+
+/// Thread 5 calls a model, whose backward pass thread 9 makes: kernels of 10 us and so on up.
+fn recording() -> Vec<u8> {
+    let mut b = Builder::new();
+    b.on_recorder(Event::clock_pair(1, 1));
+    b.device(0, "GPU", 132);
+    let (module, linear) = (format!("{TORCH}/nn/modules/module.py"), format!("{TORCH}/nn/modules/linear.py"));
+    let (main, forward) = (("main", "/job/train.py", 40), ("Net.forward", "/job/net.py", 12));
+    let call = ("Module._call_impl", &*module, 1500);
+    let up = b.stack(&[("Linear.forward", &linear, 114), call, forward, call, main]);
+    b.in_module(up, "blocks.3.up", "Linear");
+    let outer = b.stack(&[("Net.forward", "/job/net.py", 14), call, main]);
+    b.in_module(outer, "", "Net");
+    let not_known = b.stack(&[("Net.forward", "/job/net.py", 14), call, main]);
+    let update =
+        b.stack(&[("Adam.step", &format!("{TORCH}/optim/adam.py"), 9), ("main", "/job/train.py", 44)]);
+    let own = b.stack(&[("Own.backward", "/job/own.py", 7)]);
+    let kernel = b.kernel("gemm", 256, 64);
+    let nodes = ["N5torch8autograd9generated14AddmmBackward0E", "N5torch8autograd14AccumulateGradE"];
+    let [addmm, sums] = nodes.map(|name| b.string(name));
+    for (number, stack) in [(20, up), (21, outer)] {
+        let made = Event::new(Kind::ForwardNode, 900 + u64::from(number), 900 + u64::from(number));
+        b.on_thread(5, Event { b: number, c: stack, correlation: 1, ..made });
+    }
+    let evaluated = [
+        (300_000, addmm, 21, 1),
+        (320_000, addmm, 20, 1),
+        (340_000, sums, u32::MAX, 0),
+        (360_000, addmm, 20, 2),
+    ];
+    for (at, kind, number, thread) in evaluated {
+        let node = Event::new(Kind::BackwardNode, at, at + 15_000);
+        b.on_thread(9, Event { a: kind, b: number, correlation: thread, ..node });
+    }
+    let launches = [
+        (5, 100_000, up),
+        (5, 110_000, outer),
+        (5, 120_000, not_known),
+        (5, 130_000, update),
+        (9, 301_000, 0),
+        (9, 321_000, 0),
+        (9, 325_000, own), // the program was called in the node
+        (9, 341_000, 0),   // a node that no forward has made
+        (9, 361_000, 0),   // one of another thread's
+        (9, 399_000, 0),   // in none
+    ];
+    for (n, (tid, at, stack)) in (1..).zip(launches) {
+        let mut launch = Event::new(Kind::Call, at, at + 4_000);
+        (launch.a, launch.x, launch.correlation, launch.c) =
+            (pack(RUNTIME, 211), Class::Launch as u8, n, stack);
+        b.on_thread(tid, launch);
+        let start = 400_000 + u64::from(n) * 200_000;
+        let mut op = Event::new(Kind::Kernel, start, start + u64::from(n) * 10_000);
+        (op.a, op.b, op.correlation) = (kernel, 1, n);
+        b.on_stream(0, 1, 7, op);
+    }
+    b.attribute("cwd", "/job");
+    b.finish()
+}
+
+/// Both tables: total and backward ns, how many, what.
+fn said(source: &Source<'_>) -> String {
+    let table = |name| {
+        let mut out = Vec::new();
+        let table = tables::find(name).unwrap().table(source);
+        tables::write(&table, 0, Format::Csv, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let rows =
+            text.lines().skip(1).map(|row| row.split_once(',').unwrap().1.trim_end_matches(',').to_owned());
+        rows.collect::<Vec<_>>().join("\n")
+    };
+    format!("{}\n--\n{}\n", table("gpu_lines"), table("gpu_modules"))
+}
+
+const EXPECTED: &str = "\
+100000,50000,3,net.py:14 in Net.forward
+100000,0,1,unattributed,thread 9
+90000,90000,1,unattributed,AddmmBackward0
+80000,80000,1,unattributed,AccumulateGrad
+70000,60000,2,net.py:12 in Net.forward via Linear.forward
+70000,70000,1,own.py:7 in Own.backward
+40000,0,1,train.py:44 in main via Adam.step
+--
+110000,70000,2,outside of modules
+100000,0,1,unattributed,,thread 9
+90000,90000,1,unattributed,,AddmmBackward0
+80000,80000,1,unattributed,,AccumulateGrad
+70000,50000,2,(outermost),Net
+70000,60000,2,blocks.3.up,Linear
+30000,0,1,unattributed,,thread 5
+";
+
+fn written(run: &Run) -> Vec<u8> {
+    let a = verdict::analyze(run);
+    chrome::write(run, &a, Vec::new(), &ChromeOptions::default()).unwrap().0
+}
+
+#[test]
+fn each_kernel_is_of_its_line_and_module_forward_and_backward() {
+    let bytes = recording();
+    let run = verdict::load(bytes.as_slice()).unwrap();
+    let text = said(&Source::new(&run, NameStyle::Short));
+    assert_eq!(text, EXPECTED);
+    let path = std::env::temp_dir().join(format!("gapprobe-gpu-work-{}.json.gz", std::process::id()));
+    std::fs::write(&path, written(&run)).unwrap();
+    let again = formats::read(&path, &Default::default()).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    assert_eq!(said(&Source::of(&again, NameStyle::Short)), EXPECTED, "through the trace");
+}
