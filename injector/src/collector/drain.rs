@@ -37,6 +37,7 @@ use crate::sources::cupti::{arbiter, buffers, decode, flushing, session, streams
 use crate::sources::hostpool;
 use crate::sources::marks::program::{Capture, Marks};
 use crate::sources::python::sites::Sites;
+use crate::sources::torch::Nodes;
 use crate::store::Store;
 
 /// Between two looks at how fast records come, ns.
@@ -62,6 +63,7 @@ pub(crate) struct Recorder {
     unanswered: Unanswered,
     marks: Marks,
     sites: Sites,
+    nodes: Nodes,
     callers: Callers,
     sites_said: bool,
     capture: Capture,
@@ -120,6 +122,7 @@ impl Recorder {
             unanswered: Unanswered::default(),
             marks: Marks::default(),
             sites: Sites::default(),
+            nodes: Nodes::default(),
             callers,
             sites_said: false,
             capture,
@@ -166,12 +169,15 @@ impl Recorder {
         let (store, marks, capture, decoder) =
             (&mut self.store, &mut self.marks, &mut self.capture, &mut self.decoder);
         let (unanswered, sites, callers) = (&mut self.unanswered, &mut self.sites, &mut self.callers);
+        let nodes = &mut self.nodes;
         sites.begin_round(now);
         callers.begin_round();
         let mut calls = 0;
         let emptied_at = clock::monotonic();
         let most = hostpool::drain(|tid, words| {
+            let words = sites.launch(words, store);
             if sites.take(words, store)
+                || nodes.take(tid, words, sites, store, capture)
                 || callers.take(words, store)
                 || marks.take(tid, words, store, capture)
             {

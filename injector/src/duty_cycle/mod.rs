@@ -61,6 +61,7 @@ use crate::recording::writer;
 use crate::sources::cupti::warm_up::{FirstOp, Front};
 use crate::sources::cupti::{choose, session};
 use crate::sources::marks::program::Capture;
+use crate::sources::torch;
 use crate::store::Store;
 use between::Between;
 use budget::Budget;
@@ -500,11 +501,13 @@ fn lead_calls() {
     if is_new || looks.is_power_of_two() && LEFT.load(Ordering::Relaxed) {
         let (mut launches, mut by_driver, mut waits) = (runtime::leads(), driver::leads(), waits::leads());
         let mut launchers = dlsym_hook::Launchers { only: None };
+        let mut nodes = torch::leads();
         imports::rewrite(&mut imports::Several::new([
             &mut launches,
             &mut by_driver,
             &mut waits,
             &mut launchers,
+            &mut nodes,
         ]));
         let left = launches.has_left() || by_driver.has_left() || waits.has_left();
         LEFT.store(left, Ordering::Relaxed);

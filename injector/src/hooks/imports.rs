@@ -52,6 +52,12 @@ pub(crate) trait Rewrite {
     /// What is to stand in the slot of this import that holds `now`; `own`: where the object itself
     /// lies (a slot not bound yet leads there).
     fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize>;
+
+    /// As [`Rewrite::replacement`], for a function that the object calls through a slot although it
+    /// defines it itself.
+    fn replacement_of_own(&mut self, _name: &[u8], _now: usize, _own: &Range<u64>) -> Option<usize> {
+        None
+    }
 }
 
 /// Several of them in one walk: the relocations of a large library take milliseconds to look
@@ -78,6 +84,11 @@ impl<const N: usize> Rewrite for Several<'_, N> {
     fn replacement(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
         let each = self.who.iter_mut().zip(&self.wants).filter(|(_, wants)| **wants);
         each.filter_map(|(who, _)| who.replacement(name, now, own)).next()
+    }
+
+    fn replacement_of_own(&mut self, name: &[u8], now: usize, own: &Range<u64>) -> Option<usize> {
+        let each = self.who.iter_mut().zip(&self.wants).filter(|(_, wants)| **wants);
+        each.filter_map(|(who, _)| who.replacement_of_own(name, now, own)).next()
     }
 }
 
@@ -116,6 +127,9 @@ struct Tables {
     relocations: [(u64, u64); 2],
 }
 
+/// In [`Tables::relocations`].
+const CALLS: usize = 1;
+
 fn tables(base: u64, dynamic: &libc::Elf64_Phdr) -> Tables {
     let mut found = Tables::default();
     let [all, calls] = &mut found.relocations;
@@ -153,7 +167,8 @@ fn look_through(info: &libc::dl_phdr_info, who: &mut dyn Rewrite) {
     if tables.strings == 0 || tables.symbols == 0 {
         return;
     }
-    for (table, size) in tables.relocations.into_iter().filter(|t| t.0 != 0) {
+    for (n, (table, size)) in tables.relocations.into_iter().enumerate().filter(|(_, t)| t.0 != 0) {
+        let is_of_calls = n == CALLS;
         for i in 0..size / size_of::<Relocation>() as u64 {
             let entry = (table as *const Relocation).wrapping_add(i as usize);
             // SAFETY: inside the relocation table whose address and size the dynamic section gave.
@@ -169,25 +184,32 @@ fn look_through(info: &libc::dl_phdr_info, who: &mut dyn Rewrite) {
             // SAFETY: an aligned pointer-sized slot of the object's own, which the loader filled;
             // others read it at the same time.
             let slot = unsafe { &*(slot as *const AtomicUsize) };
-            let Some(name) = imported(&tables, symbol) else { continue };
+            let Some((name, is_own)) = name_of(&tables, symbol, is_of_calls) else { continue };
             let now = slot.load(Ordering::Relaxed);
-            if let Some(address) = who.replacement(name, now, &own).filter(|a| *a != now) {
+            let wanted = match is_own {
+                false => who.replacement(name, now, &own),
+                true => who.replacement_of_own(name, now, &own),
+            };
+            if let Some(address) = wanted.filter(|a| *a != now) {
                 write(slot, address, sealed.as_ref());
             }
         }
     }
 }
 
-/// The name of a symbol that the object does not define itself.
-fn imported(tables: &Tables, index: usize) -> Option<&'static [u8]> {
+/// The name of a symbol, and whether the object defines it itself: `None` then, unless that is
+/// asked for (of the addresses in its data there are hundreds of thousands).
+fn name_of(tables: &Tables, index: usize, also_own: bool) -> Option<(&'static [u8], bool)> {
     let entry = (tables.symbols as *const libc::Elf64_Sym).wrapping_add(index);
     // SAFETY: an index from the object's own relocations into its own symbol table.
     let symbol = unsafe { entry.read_unaligned() };
-    if symbol.st_shndx != UNDEFINED {
+    let is_own = symbol.st_shndx != UNDEFINED;
+    if is_own && !also_own {
         return None;
     }
     // SAFETY: an offset into the object's own string table.
-    Some(unsafe { CStr::from_ptr((tables.strings + u64::from(symbol.st_name)) as *const c_char) }.to_bytes())
+    let name = unsafe { CStr::from_ptr((tables.strings + u64::from(symbol.st_name)) as *const c_char) };
+    Some((name.to_bytes(), is_own))
 }
 
 fn write(slot: &AtomicUsize, address: usize, sealed: Option<&Range<u64>>) {

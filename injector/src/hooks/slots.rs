@@ -42,7 +42,7 @@ impl Lead {
 
     /// The function in this library, if it is the one of all calls before (ours can hand on to one
     /// only).
-    fn find(&self, library: &Library) -> Option<Target> {
+    pub(crate) fn find(&self, library: &Library) -> Option<Target> {
         Target::find(library, self.name).filter(|found| self.takes(found.address))
     }
 

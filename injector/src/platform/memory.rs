@@ -115,6 +115,18 @@ impl Reader {
         None
     }
 
+    /// Fills all of `out` from `address`, or returns `false`.
+    pub(crate) fn fill(&mut self, address: u64, out: &mut [u8]) -> bool {
+        let mut done = 0;
+        while let Some(rest) = out.get_mut(done..).filter(|rest| !rest.is_empty()) {
+            let Some(here) = self.rest(address.wrapping_add(done as u64)) else { return false };
+            let length = rest.len().min(here.len());
+            rest.iter_mut().zip(here).for_each(|(to, from)| *to = *from);
+            done += length;
+        }
+        true
+    }
+
     /// The word at `address`, which is a multiple of 8.
     pub(crate) fn word(&mut self, address: u64) -> Option<u64> {
         let bytes = self.rest(address).filter(|_| is_address(address))?.get(..8)?;

@@ -35,6 +35,11 @@ pub(crate) enum Tag {
     Stack = 0xd0,
     Frame = 0xd1,
     Site = 0xd2,
+    /// A launch with its call site (`python/launch.rs`).
+    Launch = 0xd6,
+    /// Nodes of PyTorch's autograd graph (`torch/`).
+    ForwardNode = 0xd7,
+    BackwardNode = 0xd8,
     /// Callers that are no Python (`callers/`).
     Caller = 0xd4,
     StackCopy = 0xd5,

@@ -152,7 +152,7 @@ fn define(frames: &[Frame], store: &mut Store) -> u32 {
         let info = FrameInfo { language: Language::Python, function, file, line: *line };
         ids.extend(store.frame(info));
     }
-    let id = if ids.len() == frames.len() { store.stack(&ids, None) } else { None };
+    let id = if ids.len() == frames.len() { store.stack(&ids, None, None) } else { None };
     if id.is_none() {
         losses::add(Loss::SiteDropped, 1);
     }

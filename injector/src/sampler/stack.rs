@@ -181,7 +181,7 @@ fn are_same(a: &[Seen], b: &[Seen]) -> bool {
 /// The stack of frames that were agreed on.
 fn finish(frames: Vec<Seen>, is_outer: bool, codes: &Codes) -> Result<Stack, Why> {
     let known = frames.into_iter().filter_map(|Seen { frame: f, id, .. }| {
-        let raw = RawFrame { code: f.code, instruction: f.instruction, owner: f.owner };
+        let raw = RawFrame { code: f.code, instruction: f.instruction, owner: f.owner, module: 0 };
         id.map(|id| (id, raw))
     });
     let shown = known.filter(|(id, frame)| !codes.is_incomplete(*id, frame));

@@ -54,7 +54,7 @@ fn pool() -> Option<&'static Pool> {
     Some(unsafe { p.as_ref() })
 }
 
-/// Maps and faults in the pool (12 MB). COLD, once; `false` where memory cannot be had.
+/// Maps and faults in the pool (14 MB). COLD, once; `false` where memory cannot be had.
 pub(crate) fn prepare() -> bool {
     if pool().is_some() {
         return true;

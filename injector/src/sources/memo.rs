@@ -14,8 +14,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Stacks kept; one that comes where another lies replaces it.
-const KEPT: usize = 256;
+/// Stacks kept; one that comes where another lies replaces it. A training step of PyTorch's
+/// launches from some hundred.
+const KEPT: usize = 2048;
 
 /// All-zero is none.
 #[repr(C)]

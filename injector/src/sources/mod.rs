@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
 //! What happens, into the rings of the threads that it happens on: CUPTI's callbacks and records,
-//! marks and ranges, Python's frames, native callers.
+//! marks and ranges, nodes of PyTorch's autograd graph, Python's frames, native callers.
 
 pub(crate) mod above;
 pub(crate) mod callers;
@@ -10,3 +10,4 @@ pub(crate) mod hostpool;
 pub(crate) mod marks;
 pub(crate) mod memo;
 pub(crate) mod python;
+pub(crate) mod torch;

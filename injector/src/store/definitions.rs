@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use trace::define::{CallerInfo, Definition, DeviceInfo, FrameInfo, KernelInfo, ModuleInfo};
+use trace::define::{CallerInfo, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, ModuleInfo};
 
 use super::Store;
 
@@ -15,7 +15,7 @@ pub(crate) struct Dictionary {
     strings: HashMap<Box<[u8]>, u32>,
     kernels: HashMap<KernelInfo, u32>,
     frames: HashMap<FrameInfo, u32>,
-    stacks: HashMap<Box<[u32]>, u32>,
+    stacks: HashMap<(Box<[u32]>, Option<InModule>), u32>,
     modules: HashMap<ModuleInfo, u32>,
     callers: HashMap<CallerInfo, u32>,
     bytes: usize,
@@ -142,10 +142,11 @@ impl Store {
         self.define(id, Definition::Stack(&[]));
     }
 
-    /// Id of a stack of frames, innermost first: `id` where that was given out before; `None` where
-    /// there is no room.
-    pub(crate) fn stack(&mut self, frames: &[u32], id: Option<u32>) -> Option<u32> {
-        if let (Some(&known), None) = (self.dictionary.stacks.get(frames), id) {
+    /// Id of a stack of frames, innermost first, in this module of PyTorch's: `id` where that was
+    /// given out before; `None` where there is no room.
+    pub(crate) fn stack(&mut self, frames: &[u32], module: Option<InModule>, id: Option<u32>) -> Option<u32> {
+        let key = (frames.into(), module);
+        if let (Some(&known), None) = (self.dictionary.stacks.get(&key), id) {
             return Some(known);
         }
         if !self.has_room_for_sites() {
@@ -156,7 +157,12 @@ impl Store {
         self.define(id, Definition::Stack(&bytes));
         self.dictionary.bytes += bytes.len() + 64;
         self.dictionary.site_bytes += bytes.len() + 64;
-        self.dictionary.stacks.insert(frames.into(), id);
+        if let Some(module) = module {
+            self.define(id, Definition::InModule(module));
+            self.dictionary.bytes += 16;
+            self.dictionary.site_bytes += 16;
+        }
+        self.dictionary.stacks.insert(key, id);
         Some(id)
     }
 

@@ -2,6 +2,8 @@
 //! The CPythons of this machine: pyenv's, those that `scripts/cpython` unpacked, the system's.
 
 use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
 
 use crate::built::root;
 use crate::{skipped, thorough};
@@ -49,4 +51,20 @@ pub fn pythons(versions: &[&'static str]) -> Vec<(&'static str, PathBuf)> {
         all.drain(1..all.len() - 1);
     }
     all
+}
+
+/// The interpreter that has a PyTorch without CUDA, where `scripts/cpu-torch` finds or installs
+/// one; else the reason is said once, with `what` it was for.
+pub fn with_torch(what: &str) -> Option<&'static PathBuf> {
+    static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let found = PYTHON.get_or_init(|| {
+        let output = Command::new(root().join("scripts/cpu-torch")).output().expect("scripts/cpu-torch");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+        if !output.status.success() {
+            skipped(format!("{what}: {}", text(&output.stderr)));
+            return None;
+        }
+        Some(PathBuf::from(text(&output.stdout)))
+    });
+    found.as_ref()
 }

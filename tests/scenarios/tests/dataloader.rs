@@ -8,10 +8,9 @@
 //! of itself tells how quiet it was, and a run that was disturbed is not judged but made again.
 
 use std::path::PathBuf;
-use std::process::Command;
-use std::sync::OnceLock;
 
 use gapprobe_scenarios::built::root;
+use gapprobe_scenarios::pythons::with_torch;
 use gapprobe_scenarios::{skipped, Run, Victim, CORES};
 use serde_json::Value;
 
@@ -22,22 +21,6 @@ const MOST_WAITED: f64 = 0.1;
 /// Workers that never wait for the loop compute all the time; with less of a CPU each they were
 /// disturbed.
 const LEAST_ON_CPU: f64 = 0.85;
-
-/// The interpreter that has PyTorch, where `scripts/cpu-torch` finds or installs one; the reason is
-/// said once.
-fn python() -> Option<&'static PathBuf> {
-    static PYTHON: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let found = PYTHON.get_or_init(|| {
-        let output = Command::new(root().join("scripts/cpu-torch")).output().expect("scripts/cpu-torch");
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        if !output.status.success() {
-            skipped(format!("the real DataLoader: {}", text(&output.stderr)));
-            return None;
-        }
-        Some(PathBuf::from(text(&output.stdout)))
-    });
-    found.as_ref()
-}
 
 fn source() -> PathBuf {
     root().join("tests/scenarios/victims/dataloader.py")
@@ -73,7 +56,7 @@ fn told(run: &Run, name: &str) -> f64 {
 /// A run that was left alone, and what was said of it; `None` where the machine had too much else
 /// to do.
 fn undisturbed(form: &str, workers_must_be_busy: bool) -> Option<(Run, Value)> {
-    let python = python()?;
+    let python = with_torch("the real DataLoader")?;
     let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
     let (script, folder) = (source(), root().join("tests/victims"));
     for _ in 0..TRIES {

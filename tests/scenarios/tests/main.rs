@@ -63,5 +63,6 @@ mod streams;
 mod untouched;
 mod version;
 mod waits;
+mod whose_kernel;
 mod windows;
 mod wraps;

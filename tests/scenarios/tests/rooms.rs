@@ -28,7 +28,7 @@ const FLOORS: [(&str, &[&str]); 6] = [
             "ring",
         ],
     ),
-    ("injector sources", &["cupti", "marks", "callers", "python", "hostpool", "memo", "above"]),
+    ("injector sources", &["torch", "cupti", "marks", "callers", "python", "hostpool", "memo", "above"]),
     ("analyzer/spool", &["retention", "leftovers", "fresh", "writer_lock", "liveness", "procfs", "elf"]),
     (
         "analyzer/verdict",

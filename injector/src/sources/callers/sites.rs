@@ -370,7 +370,7 @@ fn define(module: &Module, address: u64, module_only: bool, stack: u32, store: &
         let module_id = store.module(info)?;
         let offset = address.wrapping_sub(module.base);
         let frame = store.caller(CallerInfo { module: module_id, module_only, offset })?;
-        store.stack(&[frame], Some(stack))
+        store.stack(&[frame], None, Some(stack))
     };
     defined().is_some()
 }

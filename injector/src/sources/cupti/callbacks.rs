@@ -34,6 +34,7 @@ struct Callbacks {
     sampled_ns: AtomicU64,
     sampled: AtomicU64,
     bare: AtomicBool,
+    on: AtomicBool,
     /// When callbacks were last switched on, by the clock of `ticks`.
     on_since: AtomicU64,
 }
@@ -42,12 +43,22 @@ static CALLBACKS: Callbacks = Callbacks {
     sampled_ns: AtomicU64::new(0),
     sampled: AtomicU64::new(0),
     bare: AtomicBool::new(false),
+    on: AtomicBool::new(false),
     on_since: AtomicU64::new(0),
 };
 
-/// Callbacks are about to be switched on. COLD.
-pub(super) fn switched_on() {
-    CALLBACKS.on_since.store(ticks::now(), Ordering::Relaxed);
+/// Callbacks are about to be switched on, or off. COLD.
+pub(super) fn switched(on: bool) {
+    if on {
+        CALLBACKS.on_since.store(ticks::now(), Ordering::Relaxed);
+    }
+    CALLBACKS.on.store(on, Ordering::Relaxed);
+}
+
+/// Are calls told of now?
+#[inline]
+pub(crate) fn are_on() -> bool {
+    CALLBACKS.on.load(Ordering::Relaxed)
 }
 
 /// Test switch: return at once (bare CUPTI).
@@ -176,13 +187,15 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         // SAFETY: at exit of a CUDA API call this points to its result, a 32-bit enum (documented).
         event.b = unsafe { data.functionReturnValue.cast::<u32>().read() };
     }
-    // not for launches: they are the many, and it is the calls that wait, copy or allocate whose
-    // line is asked for
     if is_launch {
         if let Some(above) = above::get() {
             (above.on_launch)();
         }
-        hostpool::push(&[event.encode()]);
+        // (a native caller is not looked for: launches are the many)
+        match python::site() {
+            site if site != 0 && event.b == 0 => hostpool::push(&[python::launch::pack(&event, site)]),
+            _ => hostpool::push(&[event.encode()]),
+        }
     } else {
         // the drain thread reads it and puts the place in the program there
         event.c = streams::named_by(area, id, data, event.b);

@@ -143,6 +143,11 @@ fn open(path: &Path, flags: c_int) -> Option<Library> {
     NonNull::new(handle).map(|handle| Library { handle, path: path.to_string_lossy().into_owned() })
 }
 
+/// A library that is mapped, by a part of its path. Takes a reference.
+pub(crate) fn open_mapped(part: &str) -> Option<Library> {
+    open(&find(&[part], 0)?, libc::RTLD_NOLOAD)
+}
+
 /// Is the driver's library mapped? Before that, no `cupti*` call.
 pub(crate) fn driver() -> Option<Library> {
     open(Path::new("libcuda.so.1"), libc::RTLD_NOLOAD)

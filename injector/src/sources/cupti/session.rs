@@ -269,7 +269,6 @@ fn subscribe(session: &Session) {
         return; // somebody holds it: activity records alone
     }
     streams::prepare();
-    callbacks::switched_on();
     STATE.subscriber.store(handle, Ordering::Release);
     STATE.sources.fetch_or(sources::CALLBACKS | sources::WAITS_BY_CALLS, Ordering::Relaxed);
     call_back(session, handle, true);
@@ -299,6 +298,7 @@ fn launches_by_callbacks(session: &Session) -> bool {
 
 /// Callbacks of the API calls we record, on or off.
 fn call_back(session: &Session, handle: CUpti_SubscriberHandle, on: bool) {
+    callbacks::switched(on);
     let filter = session.cupti.has_call_filter() && !launches_by_callbacks(session);
     for c in call::CALLS {
         // launches come from the filter where there is one: no callback on the hottest calls
@@ -328,9 +328,6 @@ pub(crate) fn switch(on: bool) -> bool {
     };
     let handle = STATE.subscriber.load(Ordering::Acquire);
     if !handle.is_null() {
-        if on {
-            callbacks::switched_on();
-        }
         call_back(session, handle, on);
     }
     done
@@ -352,6 +349,7 @@ pub(crate) fn give_up_subscription() {
     let _held = hold();
     let handle = STATE.subscriber.swap(std::ptr::null_mut(), Ordering::AcqRel);
     if let (false, Some(session)) = (handle.is_null(), get()) {
+        callbacks::switched(false);
         // SAFETY: the handle is ours and given up once (swap).
         ok(unsafe { (session.cupti.unsubscribe)(handle) });
         STATE.sources.fetch_or(sources::GAVE_UP, Ordering::Relaxed);

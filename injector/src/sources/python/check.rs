@@ -98,7 +98,7 @@ fn by_the_kernel(interpreter: &Interpreter, thread: u64) -> Result<Vec<(u64, u32
             Instruction::Pointer => instruction,
             _ => u64::from(instruction as u32),
         };
-        let frame = RawFrame { code: executable, instruction, owner };
+        let frame = RawFrame { code: executable, instruction, owner, module: 0 };
         let code = code::read(interpreter, executable).ok_or("its code objects are laid out otherwise")?;
         let line = code.line(&frame).ok_or("its frames stand outside of their code")?;
         if code.file.is_empty() || code.function.is_empty() {

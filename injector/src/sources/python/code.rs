@@ -106,7 +106,7 @@ fn size_of_bytes(interpreter: &Interpreter, at: u64, memory: &mut Memory<'_>) ->
 
 /// A str, as UTF-8. What a file name holds of bytes that are none (surrogates U+DC80 to U+DCFF)
 /// becomes those bytes.
-fn text(interpreter: &Interpreter, at: u64, memory: &mut Memory<'_>) -> Option<Vec<u8>> {
+pub(super) fn text(interpreter: &Interpreter, at: u64, memory: &mut Memory<'_>) -> Option<Vec<u8>> {
     let layout = &interpreter.layout;
     if word(memory, at.wrapping_add(layout.object_type() as u64))? != interpreter.str_type {
         return None;

@@ -8,7 +8,9 @@
 //!   walked.
 //! * [`walk`]: HOT, at a call: a hash of the stack, and its raw frames with the first sight of it.
 //!   `memo`: what the last walks found out.
-//! * [`sites`]: WARM, on the drain thread: names and lines, by [`code`] and [`lines`].
+//! * [`launch`]: HOT, a launch with the hash of its stack in one slot of a ring.
+//! * [`sites`]: WARM, on the drain thread: names and lines, by [`code`] and [`lines`], and
+//!   PyTorch's modules among them, by [`modules`].
 //!
 //! Without a GIL we may read the calling thread's own frames only, and only until finalisation
 //! begins: after that the interpreter frees the states of threads that are still inside a C call.
@@ -16,8 +18,10 @@
 mod check;
 pub(crate) mod code;
 pub(crate) mod interpreter;
+pub(crate) mod launch;
 pub(crate) mod layout;
 mod lines;
+mod modules;
 pub(crate) mod sites;
 pub(crate) mod walk;
 

@@ -6,10 +6,12 @@
 
 use std::collections::HashMap;
 
-use trace::define::{FrameInfo, Language};
+use trace::define::{FrameInfo, InModule, Language};
 use trace::Loss;
 
 use super::code::{self, Code};
+use super::launch;
+use super::modules::{self, Caller, Modules};
 use super::walk::{self, RawFrame, TAG_FRAME, TAG_SITE, TAG_STACK};
 use crate::platform::losses;
 use crate::ring::SLOT_WORDS;
@@ -45,6 +47,7 @@ pub(crate) struct Sites {
     next: Option<u32>,
     /// Until when this round reads new stacks.
     until: u64,
+    modules: Modules,
 }
 
 struct Incoming {
@@ -57,6 +60,22 @@ impl Sites {
     /// A round of the drain thread begins.
     pub(crate) fn begin_round(&mut self, now: u64) {
         self.until = now + MOST_TIME;
+        self.modules.begin_round();
+    }
+
+    /// The slot of a launch as that of a call, its stack being that of the call that comes next;
+    /// any other slot as it is.
+    pub(crate) fn launch(&mut self, words: [u64; SLOT_WORDS], store: &mut Store) -> [u64; SLOT_WORDS] {
+        let Some((event, hash)) = launch::unpack(words) else { return words };
+        self.next = Some(self.used(hash, store));
+        event
+    }
+
+    /// The id of the stack with this hash, which an event has; 0 where there is no room for it.
+    pub(crate) fn used(&mut self, hash: u64, store: &mut Store) -> u32 {
+        let id = self.id(hash, store);
+        losses::add(Loss::SiteDropped, u64::from(id == 0));
+        id
     }
 
     /// Takes a ring slot if it is one of ours. The slots of one push come one after the other.
@@ -66,8 +85,10 @@ impl Sites {
             TAG_STACK => self.incoming = Some(Incoming { hash: first, wanted: second, frames: Vec::new() }),
             TAG_FRAME => {
                 if let Some(incoming) = &mut self.incoming {
-                    let owner = (tagged >> 8) as u8;
-                    incoming.frames.push((RawFrame { code: first, instruction: second, owner }, third));
+                    let (owner, module) = ((tagged >> 8) as u8, tagged >> 16);
+                    incoming
+                        .frames
+                        .push((RawFrame { code: first, instruction: second, owner, module }, third));
                     if incoming.frames.len() as u64 >= incoming.wanted {
                         let Incoming { hash, frames, .. } = incoming;
                         let (hash, frames) = (*hash, std::mem::take(frames));
@@ -76,11 +97,7 @@ impl Sites {
                     }
                 }
             }
-            TAG_SITE => {
-                let id = self.id(first, store);
-                losses::add(Loss::SiteDropped, u64::from(id == 0));
-                self.next = Some(id);
-            }
+            TAG_SITE => self.next = Some(self.used(first, store)),
             _ => return false,
         }
         true
@@ -116,10 +133,23 @@ impl Sites {
         }
         let ids: Option<Vec<u32>> =
             frames.iter().filter_map(|(f, stamp)| self.frame(f, *stamp, store)).collect();
-        let id = ids.and_then(|ids| store.stack(&ids, known.map(|(id, _)| id)));
+        let module = self.module(frames, store);
+        let id = ids.and_then(|ids| store.stack(&ids, module, known.map(|(id, _)| id)));
         // calls that have the id already stay without a definition
         losses::add(Loss::SiteDropped, u64::from(id.is_none() && known.is_some()));
         self.stacks.insert(hash, (id.unwrap_or(0), true));
+    }
+
+    /// The innermost module that a stack is in.
+    fn module(&mut self, frames: &[(RawFrame, u64)], store: &mut Store) -> Option<InModule> {
+        let called: Vec<u64> = frames.iter().rev().map(|(f, _)| f.module).filter(|m| *m != 0).collect();
+        if called.is_empty() {
+            return None;
+        }
+        let path = self.modules.path(super::interpreter()?, &called)?;
+        let class = store.site_string(&path.class)?;
+        let name = if path.name.is_empty() { Some(0) } else { store.site_string(&path.name) };
+        Some(InModule { path: name?, class })
     }
 
     /// The frame's id (`Some(None)`: no room for it); `None` for one that the interpreter does not
@@ -133,6 +163,11 @@ impl Sites {
             let code = super::interpreter().and_then(|i| code::read(i, frame.code))?;
             if !walk::is_alive(frame.code, stamp) {
                 return None; // it died: what was read may be anything
+            }
+            match modules::calls_modules(&code) {
+                Some(Caller::Wrapper) => walk::take_modules_from(frame.code),
+                Some(Caller::Itself) if !walk::takes_modules() => walk::take_modules_from(frame.code),
+                _ => {}
             }
             let (file, function) = (store.site_string(&code.file), store.site_string(&code.function));
             Some(Known { code, names: file.zip(function) })

@@ -31,7 +31,7 @@ use crate::sources::memo::{self, Memo};
 
 /// Tags in the kind byte of a ring slot; see [`Tag`]. Hash and number of the frames that follow.
 pub(crate) const TAG_STACK: u64 = Tag::Stack as u64;
-/// Code object, instruction, stamp; bits 8..16 owner.
+/// Code object, instruction, stamp; bits 8..16 owner, 16..64 the module that is called.
 pub(crate) const TAG_FRAME: u64 = Tag::Frame as u64;
 /// Hash of the call that follows.
 pub(crate) const TAG_SITE: u64 = Tag::Site as u64;
@@ -106,6 +106,7 @@ pub(crate) fn prepare(interpreter: &Interpreter) -> bool {
 /// good: nothing of ours is unloaded, and this needs nothing but two tables.
 unsafe extern "C" fn on_code_dealloc(code: *mut c_void) {
     crate::platform::guard::guard((), || {
+        let _ = CALLS_MODULES.compare_exchange(code as u64, u64::MAX, Ordering::Relaxed, Ordering::Relaxed);
         // of any: what a thread keeps may be of one whose entry another took since
         memo::end_era();
         // two threads that saw it first at the same time may have put it into two entries
@@ -216,6 +217,23 @@ pub(crate) struct RawFrame {
     pub(crate) instruction: u64,
     /// Whose frame it is; 0 before 3.11.
     pub(crate) owner: u8,
+    /// Address of the module of PyTorch's that this frame calls (`modules`); 0: it calls none.
+    pub(crate) module: u64,
+}
+
+/// The code object that calls modules; `u64::MAX`: none is known.
+static CALLS_MODULES: AtomicU64 = AtomicU64::new(u64::MAX);
+
+/// Frames of this code object have a module as their first local variable. WARM.
+pub(super) fn take_modules_from(code: u64) {
+    if CALLS_MODULES.swap(code, Ordering::Relaxed) != code {
+        memo::end_era(); // what was walked before has none
+    }
+}
+
+/// Are modules taken from any frames? WARM.
+pub(super) fn takes_modules() -> bool {
+    CALLS_MODULES.load(Ordering::Relaxed) != u64::MAX
 }
 
 /// The calling thread's frames, innermost first. What differs by release and would be asked for
@@ -227,6 +245,8 @@ struct Frames<const OWNED: bool, const POINTER: bool> {
     owner: usize,
     code: usize,
     instruction: usize,
+    local: usize,
+    calls_modules: u64,
     at: usize,
     steps: usize,
 }
@@ -256,6 +276,11 @@ impl<const OWNED: bool, const POINTER: bool> Frames<OWNED, POINTER> {
             owner: layout.owner.unwrap_or(0),
             code: layout.code,
             instruction: layout.instruction,
+            local: layout.local.unwrap_or(0),
+            calls_modules: match layout.local {
+                Some(_) => CALLS_MODULES.load(Ordering::Relaxed),
+                None => u64::MAX,
+            },
             at,
             steps: 4 * MAX_FRAMES,
         }
@@ -289,7 +314,12 @@ impl<const OWNED: bool, const POINTER: bool> Frames<OWNED, POINTER> {
                 // SAFETY: as above, an int.
                 u64::from(unsafe { ((at + self.instruction) as *const u32).read() })
             };
-            return Some(RawFrame { code, instruction, owner });
+            let mut module = 0;
+            if code == self.calls_modules {
+                // SAFETY: as above: a frame of a function that has at least this one local.
+                module = unsafe { load(at + self.local) } as u64 & !7;
+            }
+            return Some(RawFrame { code, instruction, owner, module });
         }
         None
     }
@@ -299,7 +329,7 @@ impl<const OWNED: bool, const POINTER: bool> Frames<OWNED, POINTER> {
     fn words(mut self) -> Hash {
         let mut hash = Hash::NONE;
         while let Some(frame) = self.step() {
-            hash.add(fold(frame.code, frame.instruction));
+            hash.add(fold(frame.code ^ frame.module.rotate_left(32), frame.instruction));
             if hash.depth == MAX_FRAMES as u64 {
                 break;
             }
@@ -325,7 +355,8 @@ fn fold(a: u64, b: u64) -> u64 {
 /// A frame's own part of a stack's hash, its code object being of this stamp.
 #[inline]
 fn mix_stamped(frame: &RawFrame, stamp: u64) -> u64 {
-    fold(frame.code, frame.instruction ^ stamp.wrapping_mul(0xd6e8_feb8_6659_fd93))
+    let code = frame.code ^ frame.module.rotate_left(32);
+    fold(code, frame.instruction ^ stamp.wrapping_mul(0xd6e8_feb8_6659_fd93))
 }
 
 /// The hash of stacks, a frame at a time: a polynomial of what each is mixed to, so that a product
@@ -412,7 +443,7 @@ fn stamped<const OWNED: bool, const POINTER: bool>(
     mut frames: Frames<OWNED, POINTER>,
 ) -> Found {
     let mut of_functions = true;
-    let mut stack = [RawFrame { code: 0, instruction: 0, owner: 0 }; MAX_FRAMES];
+    let mut stack = [RawFrame { code: 0, instruction: 0, owner: 0, module: 0 }; MAX_FRAMES];
     let mut hash = Hash::NONE;
     let mut rest = stack.iter_mut();
     while let Some(frame) = frames.step() {
@@ -440,7 +471,8 @@ fn send(tables: &Tables, stack: &[RawFrame]) -> u64 {
     for (slot, frame) in slots.iter_mut().skip(1).zip(stack) {
         let stamp = tables.stamp(frame.code);
         hash.add(mix_stamped(frame, stamp));
-        *slot = [frame.code, frame.instruction, stamp, TAG_FRAME | u64::from(frame.owner) << 8];
+        let tagged = TAG_FRAME | u64::from(frame.owner) << 8 | frame.module << 16;
+        *slot = [frame.code, frame.instruction, stamp, tagged];
     }
     if let Some(first) = slots.first_mut() {
         *first = [hash.end(), hash.depth, 0, TAG_STACK];

@@ -7,6 +7,7 @@
 //! compiled against the headers of 3.13.0, 3.14.10, 3.15.2). Whatever stands here, `check` holds it
 //! against the running interpreter before a stack is recorded.
 
+use super::objects::Dictionaries;
 use super::DebugOffsets;
 
 /// How a frame says which instruction it is at.
@@ -48,6 +49,8 @@ pub(crate) struct Layout {
     pub(crate) instruction_is: Instruction,
     /// ... whose it is, one byte (3.11 and newer).
     pub(crate) owner: Option<usize>,
+    /// ... its first local variable; `None`: not known.
+    pub(crate) local: Option<usize>,
     /// In a code object: the file's name.
     pub(crate) filename: usize,
     /// ... the function's name, qualified where there is that.
@@ -69,6 +72,8 @@ pub(crate) struct Layout {
     pub(crate) ascii: usize,
     /// ... and where not.
     pub(crate) wide: usize,
+    /// Attributes and dictionaries; `None`: not known (free-threaded builds).
+    pub(crate) dictionaries: Option<Dictionaries>,
 }
 
 /// 3.8 and 3.9.
@@ -80,6 +85,7 @@ const V38: Layout = Layout {
     instruction: 104,
     instruction_is: Instruction::Bytes,
     owner: None,
+    local: Some(360),
     filename: 104,
     name: 112,
     first_line: 40,
@@ -90,10 +96,16 @@ const V38: Layout = Layout {
     head: 0,
     ascii: 48,
     wide: 72,
+    dictionaries: Some(Dictionaries::of(8)),
 };
 
-const V310: Layout =
-    Layout { instruction: 96, instruction_is: Instruction::Units, lines: Lines::Ranges, ..V38 };
+const V310: Layout = Layout {
+    instruction: 96,
+    instruction_is: Instruction::Units,
+    local: Some(352),
+    lines: Lines::Ranges,
+    ..V38
+};
 
 const V311: Layout = Layout {
     thread_frame: 56,
@@ -103,6 +115,7 @@ const V311: Layout = Layout {
     instruction: 56,
     instruction_is: Instruction::Pointer,
     owner: Some(69),
+    local: Some(72),
     filename: 112,
     name: 128,
     first_line: 72,
@@ -113,6 +126,7 @@ const V311: Layout = Layout {
     head: 0,
     ascii: 48,
     wide: 72,
+    dictionaries: Some(Dictionaries::of(11)),
 };
 
 const V312: Layout = Layout {
@@ -158,11 +172,12 @@ impl Layout {
 }
 
 /// Which word of [`DebugOffsets`] holds what: current_frame, previous, executable, instr_ptr,
-/// owner, filename, qualname, firstlineno, linetable, co_code_adaptive, asciiobject_size.
-type Slots = [usize; 11];
-const SLOTS_313: Slots = [23, 29, 30, 31, 33, 35, 37, 39, 38, 43, 70];
-const SLOTS_314: Slots = [26, 32, 33, 34, 36, 40, 42, 44, 43, 48, 80];
-const SLOTS_315: Slots = [26, 40, 41, 42, 44, 48, 50, 52, 51, 56, 92];
+/// localsplus, owner, filename, qualname, firstlineno, linetable, co_code_adaptive,
+/// asciiobject_size.
+type Slots = [usize; 12];
+const SLOTS_313: Slots = [23, 29, 30, 31, 32, 33, 35, 37, 39, 38, 43, 70];
+const SLOTS_314: Slots = [26, 32, 33, 34, 35, 36, 40, 42, 44, 43, 48, 80];
+const SLOTS_315: Slots = [26, 40, 41, 42, 43, 44, 48, 50, 52, 51, 56, 92];
 
 fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
     let offsets = DebugOffsets::read(runtime).ok_or("it has no _PyRuntime to be read")?;
@@ -174,7 +189,7 @@ fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
     if is_free_threaded && hex >> 16 != 0x030d {
         return Err("it is a free-threaded build".into());
     }
-    let [frame, previous, code, instruction, owner, filename, name, first_line, table, bytecode, ascii] =
+    let [frame, previous, code, instruction, local, owner, filename, name, first_line, table, bytecode, ascii] =
         slots.map(|word| offsets.at(word));
     let layout = Layout {
         thread_frame: frame,
@@ -183,6 +198,7 @@ fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
         code,
         instruction,
         owner: Some(owner),
+        local: Some(local),
         filename,
         name,
         first_line,
@@ -192,10 +208,11 @@ fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
         head: if is_free_threaded { 16 } else { 0 },
         ascii,
         wide: ascii + 16,
+        dictionaries: (!is_free_threaded).then_some(Dictionaries::of(hex >> 16 & 0xff)),
         ..V312
     };
     let code_fields = [filename, name, first_line, table, bytecode, ascii];
-    let small = [frame, previous, code, instruction, owner].iter().all(|n| *n < 1024);
+    let small = [frame, previous, code, instruction, local, owner].iter().all(|n| *n < 1024);
     if !small || code_fields.iter().any(|n| !(16..1024).contains(n)) {
         return Err("its table of offsets makes no sense".into());
     }
@@ -206,11 +223,11 @@ fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
 mod tests {
     use super::*;
 
-    fn table(hex: u32, slots: &Slots, values: [u64; 11]) -> DebugOffsets {
+    fn table(hex: u32, slots: &Slots, values: [u64; 12]) -> DebugOffsets {
         DebugOffsets::made(hex, slots.iter().copied().zip(values))
     }
 
-    const OF_313: [u64; 11] = [72, 8, 0, 56, 70, 112, 128, 68, 136, 200, 40];
+    const OF_313: [u64; 12] = [72, 8, 0, 56, 72, 70, 112, 128, 68, 136, 200, 40];
 
     #[test]
     fn the_interpreters_own_table_is_read_and_refused_where_it_is_another_ones() {
@@ -218,14 +235,21 @@ mod tests {
         let at = offsets.address();
         let layout = Layout::of(3, 13, 0x030d00f0, at).unwrap();
         // what the headers of 3.13.0 say
-        let expected =
-            Layout { thread_frame: 72, through: None, first_line: 68, bytecode: 200, code_size: 200, ..V312 };
+        let expected = Layout {
+            thread_frame: 72,
+            through: None,
+            first_line: 68,
+            bytecode: 200,
+            code_size: 200,
+            dictionaries: Some(Dictionaries::of(13)),
+            ..V312
+        };
         assert_eq!(layout, expected);
         assert!(Layout::of(3, 13, 0x030d01f0, at).unwrap_err().contains("another version"));
         assert!(Layout::of(3, 13, 0x030d00f0, 0).unwrap_err().contains("_PyRuntime"));
         let mut odd = OF_313;
         // what the headers of 3.13.5 say of a free-threaded build; later ones are left alone
-        let values = [72, 8, 0, 56, 70, 128, 144, 84, 152, 216, 56];
+        let values = [72, 8, 0, 56, 72, 70, 128, 144, 84, 152, 216, 56];
         let threaded = |hex, slots| {
             let mut offsets = table(hex, slots, values);
             offsets.words[2] = 1;
@@ -238,7 +262,7 @@ mod tests {
         let of_314 = threaded(0x030e0af0, &SLOTS_314);
         let why = Layout::of(3, 14, 0x030e0af0, of_314.address()).unwrap_err();
         assert!(why.contains("free-threaded"), "{why}");
-        odd[5] = 1 << 40;
+        odd[6] = 1 << 40;
         let odd = table(0x030d00f0, &SLOTS_313, odd);
         assert!(Layout::of(3, 13, 0x030d00f0, odd.address()).unwrap_err().contains("no sense"));
     }

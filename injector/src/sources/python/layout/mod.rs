@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // COLD
 //! Where CPython keeps what we read of it, by version: `frames` what a stack walk needs, `threads`
-//! what the stack of another thread takes beside that. Up to 3.12 both are constants; 3.13 and
-//! newer say most of it themselves.
+//! what the stack of another thread takes beside that, `objects` attributes and dictionaries. Up to
+//! 3.12 both are constants; 3.13 and newer say most of it themselves.
 
 pub(crate) mod frames;
+pub(crate) mod objects;
 pub(crate) mod threads;
 
 use crate::platform::memory::read_into;

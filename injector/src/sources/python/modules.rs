@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// WARM
+//! PyTorch's modules among the frames of a stack, by the path that `named_modules()` gives them.
+//!
+//! A module that is called stands in the frame of `Module._wrapped_call_impl` (before 2.1
+//! `Module._call_impl`) as its first local, `self`, and a walk takes its address along. Here,
+//! without the GIL, its name is read where its parent in the stack keeps it: the key under which it
+//! lies in `_modules` of the parent, or of a module below that was not called (`ModuleList`).
+//! Another object that has come to lie at the address, or a dictionary that is changed meanwhile,
+//! holds no such pointer, and then there is no name.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::code::{self, Code};
+use super::interpreter::Interpreter;
+use super::layout::objects::{Dictionaries, Keys};
+use crate::platform::memory::{read, u64_at, Reader};
+
+/// Most modules looked through below one, how deep, and most entries of a dictionary.
+const MOST_MODULES: usize = 4096;
+const MOST_LEVELS: usize = 4;
+const MOST_ENTRIES: u64 = 8192;
+/// Callers remembered at most, and most above one that is called by itself.
+const MOST_PARENTS: usize = 65_536;
+const MOST_ABOVE: usize = 32;
+/// Longest name of a class read, bytes.
+const LONGEST_CLASS: usize = 256;
+/// In a type: its name, its flags, where its objects have their dictionary.
+const TYPE_NAME: u64 = 24;
+const TYPE_FLAGS: u64 = 168;
+const TYPE_DICTIONARY: u64 = 288;
+/// Py_TPFLAGS_DICT_SUBCLASS
+const IS_DICTIONARY: u64 = 1 << 29;
+/// Py_TPFLAGS_MANAGED_DICT (3.11 and newer): the dictionary lies in front of the object.
+const IS_IN_FRONT: u64 = 1 << 4;
+
+/// Does this code belong to the function in whose frame a module is the first local?
+pub(super) fn calls_modules(code: &Code) -> Option<Caller> {
+    if !code.file.ends_with(b"torch/nn/modules/module.py") {
+        return None;
+    }
+    let name = code.function.rsplit(|b| *b == b'.').next()?;
+    match name {
+        b"_wrapped_call_impl" => Some(Caller::Wrapper),
+        b"_call_impl" => Some(Caller::Itself),
+        _ => None,
+    }
+}
+
+/// What calls a module's forward.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Caller {
+    /// From 2.1 on: around [`Caller::Itself`], whose `self` is a cell in later releases.
+    Wrapper,
+    /// Before 2.1.
+    Itself,
+}
+
+/// A module by its way from the outermost one.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct Path {
+    /// `blocks.3.attn`; empty: the outermost one itself.
+    pub(super) name: Vec<u8>,
+    /// Its class.
+    pub(super) class: Vec<u8>,
+}
+
+/// Belongs to the drain thread.
+#[derive(Default)]
+pub(super) struct Modules {
+    /// What was read in this round: of a parent and a module below it. Of a module and itself:
+    /// whether it is one.
+    names: HashMap<(u64, u64), Option<Vec<u8>>>,
+    /// Of a module that was called by another one, that one.
+    parents: HashMap<u64, u64>,
+    /// Where the text `_modules` lies; 0: not known. (An attribute's name is one object.)
+    key: u64,
+}
+
+impl Modules {
+    /// A round begins: what was read may not be true any more.
+    pub(super) fn begin_round(&mut self) {
+        self.names.clear();
+    }
+
+    /// The last of these modules, which were called by one another, the outermost first. One that
+    /// its caller does not hold is an outermost one itself. `None`: it is no module.
+    pub(super) fn path(&mut self, interpreter: &Interpreter, called: &[u64]) -> Option<Path> {
+        let dictionaries = interpreter.layout.dictionaries?;
+        let Modules { names, parents, key } = self;
+        let mut objects = Objects { interpreter, dictionaries, memory: Reader::default(), key };
+        let mut name = Vec::new();
+        let mut before = None;
+        // one that is called by itself now, and was called by others before (a checkpoint that is
+        // computed again), is below them still
+        let mut above = Vec::new();
+        while let Some(&parent) = parents.get(above.last().or(called.first())?) {
+            if above.len() >= MOST_ABOVE {
+                break;
+            }
+            above.push(parent);
+        }
+        for &module in above.iter().rev().chain(called) {
+            let mut look = |parent| {
+                let known = names.entry((parent, module));
+                known.or_insert_with(|| objects.name_below(parent, module)).clone()
+            };
+            let below = before.filter(|parent| *parent != module).and_then(&mut look);
+            match below {
+                Some(below) if name.is_empty() => name = below,
+                Some(below) => {
+                    name.push(b'.');
+                    name.extend(below);
+                }
+                None if before == Some(module) => {}
+                None => {
+                    name.clear();
+                    if look(module).is_none() {
+                        before = None; // it is none, or none any more
+                        continue;
+                    }
+                }
+            }
+            if let Some(parent) = before.filter(|parent| *parent != module && !name.is_empty()) {
+                if parents.len() >= MOST_PARENTS {
+                    parents.clear();
+                }
+                parents.entry(module).or_insert(parent);
+            }
+            before = Some(module);
+        }
+        let class = objects.class(before.filter(|b| called.last() == Some(b))?)?;
+        Some(Path { name, class })
+    }
+}
+
+/// The interpreter's objects, as far as they can be read.
+struct Objects<'a> {
+    interpreter: &'a Interpreter,
+    dictionaries: Dictionaries,
+    memory: Reader,
+    key: &'a mut u64,
+}
+
+impl Objects<'_> {
+    fn type_of(&mut self, object: u64) -> Option<u64> {
+        self.memory.word(object.checked_add(self.interpreter.layout.object_type() as u64)?)
+    }
+
+    fn class(&mut self, object: u64) -> Option<Vec<u8>> {
+        let of_type = self.type_of(object)?;
+        let name = self.memory.word(of_type.checked_add(TYPE_NAME)?)?;
+        self.memory.string(name, LONGEST_CLASS)
+    }
+
+    /// The path of a module below another one: the shortest. Below itself an empty one.
+    fn name_below(&mut self, parent: u64, module: u64) -> Option<Vec<u8>> {
+        if parent == module {
+            return self.children(module).map(|_| Vec::new());
+        }
+        let mut next = VecDeque::from([(parent, Vec::new(), 0)]);
+        let mut seen = 0;
+        while let Some((parent, path, level)) = next.pop_front() {
+            for (name, child) in self.children(parent).unwrap_or_default() {
+                let mut path: Vec<u8> = path.clone();
+                if !path.is_empty() {
+                    path.push(b'.');
+                }
+                path.extend_from_slice(&name);
+                if child == module {
+                    return Some(path);
+                }
+                seen += 1;
+                if level + 1 < MOST_LEVELS && seen < MOST_MODULES {
+                    next.push_back((child, path, level + 1));
+                }
+            }
+        }
+        None
+    }
+
+    /// What a module has in `_modules`; `None`: it is no module.
+    fn children(&mut self, module: u64) -> Option<Vec<(Vec<u8>, u64)>> {
+        let own = self.own_dictionary(module)?;
+        let own = self.entries(own)?;
+        let known = *self.key;
+        let mut is_it = |key| key == known || self.text(key).is_some_and(|text| text == b"_modules");
+        let (key, modules) = match own.iter().find(|(key, _)| *key == known) {
+            Some(found) => *found,
+            None => *own.iter().find(|(key, _)| is_it(*key))?,
+        };
+        *self.key = key;
+        let entries = self.entries(modules)?;
+        Some(entries.into_iter().filter_map(|(key, value)| Some((self.text(key)?, value))).collect())
+    }
+
+    fn text(&mut self, at: u64) -> Option<Vec<u8>> {
+        code::text(self.interpreter, at, &mut |from, out| self.memory.fill(from, out))
+    }
+
+    /// An object's own dictionary.
+    fn own_dictionary(&mut self, object: u64) -> Option<u64> {
+        let of_type = self.type_of(object)?;
+        let is_in_front = self.memory.word(of_type.checked_add(TYPE_FLAGS)?)? & IS_IN_FRONT != 0;
+        let at = match self.dictionaries.before_object {
+            Some(before) if is_in_front => object.checked_sub(before)?,
+            _ => {
+                let offset = self.memory.word(of_type.checked_add(TYPE_DICTIONARY)?)?;
+                object.checked_add(offset).filter(|_| (16..4096).contains(&offset))?
+            }
+        };
+        // (an odd one is none yet: its values lie elsewhere)
+        self.memory.word(at).filter(|d| *d != 0 && d % 8 == 0)
+    }
+
+    /// Keys and values of a dictionary.
+    fn entries(&mut self, dictionary: u64) -> Option<Vec<(u64, u64)>> {
+        let of_type = self.type_of(dictionary)?;
+        if self.memory.word(of_type.checked_add(TYPE_FLAGS)?)? & IS_DICTIONARY == 0 {
+            return None;
+        }
+        let keys = self.memory.word(dictionary.checked_add(32)?)?;
+        let values = self.memory.word(dictionary.checked_add(40)?)?;
+        let table = read(keys, 40)?;
+        let word = |at| u64_at(&table, at);
+        let (indices, count, is_wide) = match self.dictionaries.keys {
+            Keys::Sized => {
+                let size = word(8);
+                let bytes = match size {
+                    0..=0xff => 1,
+                    0x100..=0xffff => 2,
+                    _ => 4,
+                };
+                (40 + size.checked_mul(bytes)?, word(32), true)
+            }
+            Keys::Logarithmic => {
+                let [_, bytes, kind, ..] = word(8).to_le_bytes();
+                (32 + 1u64.checked_shl(bytes.into())?, word(24), kind == 0)
+            }
+        };
+        let entry = if is_wide { 24 } else { 16 };
+        if count > MOST_ENTRIES || indices > MOST_ENTRIES * 16 {
+            return None;
+        }
+        let all = read(keys.checked_add(indices)?, (count * entry) as usize)?;
+        let own = match values {
+            0 => None,
+            at => Some(read(at.checked_add(self.dictionaries.to_values)?, (count * 8) as usize)?),
+        };
+        let entries = all.chunks_exact(entry as usize).enumerate().map(|(n, e)| {
+            let key = if is_wide { u64_at(e, 8) } else { u64_at(e, 0) };
+            let value = match &own {
+                Some(own) => u64_at(own, 8 * n),
+                None => u64_at(e, entry as usize - 8),
+            };
+            (key, value)
+        });
+        Some(entries.filter(|(key, value)| *key != 0 && *value != 0).collect())
+    }
+}

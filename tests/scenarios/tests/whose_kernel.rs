@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: a kernel's line and module, in the forward pass and in the backward one. A model of a
+//! real PyTorch for the CPU, whose matrix products launch kernels on the simulated driver
+//! (victims/modules.py, victims/libgemm.c), says itself which module each is of, by
+//! `named_modules()`; every kernel of the recording is held against that. Both passes have the
+//! line of the forward, but where the program has written the backward itself.
+
+use std::collections::{BTreeMap, HashMap};
+
+use gapprobe_scenarios::built::{built, root};
+use gapprobe_scenarios::{pythons, Victim};
+use trace::{Kind, Loss};
+use verdict::run::autograd::type_name;
+use verdict::sites::Sites;
+
+const STEPS: usize = 60;
+/// Steps until it is known which frames call modules: the drain thread's first round after the
+/// first of them, and of a machine that has much else to do.
+const FIRST: usize = 20;
+const SOURCE: &str = "tests/scenarios/victims/modules.py";
+
+/// What a kernel is of: module and class ("-": of none), line.
+type Whose = (String, String, u32);
+
+/// The number of the line that ends in this mark.
+fn line(mark: &str) -> u32 {
+    let text = std::fs::read_to_string(root().join(SOURCE)).expect("source");
+    let found = text.lines().zip(1..).find(|(line, _)| line.ends_with(&format!("  # {mark}")));
+    found.unwrap_or_else(|| panic!("no line {mark}")).1
+}
+
+#[test]
+fn each_kernel_is_of_its_module_and_line_in_both_passes() {
+    let Some(python) = pythons::with_torch("whose a kernel is") else { return };
+    let library = built().victims.join("13.0/libgemm.so");
+    let (source, steps) = (root().join(SOURCE), STEPS.to_string());
+    let words = [source.to_str().expect("a path"), library.to_str().expect("a path"), &steps];
+    let run = Victim::of(python, &words, "13.0").whole().run();
+    assert_eq!(run.ending(), 0, "{}", run.stderr);
+    let truth: serde_json::Value =
+        serde_json::from_str(run.stdout.lines().last().expect("the truth")).expect("JSON");
+    let text = |v: &serde_json::Value| v.as_str().unwrap_or("-").to_owned();
+    let expected: HashMap<&String, [Whose; 2]> = truth
+        .as_object()
+        .expect("by kernel")
+        .iter()
+        .map(|(kernel, t)| {
+            let of = |pass: usize| (text(&t[0]), text(&t[1]), line(t[pass].as_str().expect("a mark")));
+            (kernel, [of(2), of(3)])
+        })
+        .collect();
+
+    let recorded = run.recorded();
+    for loss in [Loss::SiteDropped, Loss::FrameUnreadable, Loss::HostRingFull] {
+        assert_eq!(recorded.loss(loss), 0, "{loss:?}");
+    }
+    let loaded =
+        verdict::load(&*std::fs::read(&run.recordings()[0]).expect("a recording")).expect("a recording");
+    let mut sites = Sites::new(&loaded);
+    let mut seen: BTreeMap<(String, bool), BTreeMap<Whose, usize>> = BTreeMap::new();
+    let ops = loaded.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
+    for op in ops.filter(|op| op.kind == Kind::Kernel) {
+        let (thread, call) = loaded.call(op.call).expect("its launch");
+        let work = loaded.work(thread, call);
+        if let Some(node) = work.node {
+            let of_type = loaded.definitions.string(node).map(type_name);
+            assert!(of_type.is_some_and(|t| t.contains("Backward") || t == "PyNode"), "{of_type:?}");
+        }
+        let string = |id: u32| loaded.definitions.string(id).unwrap_or("").to_owned();
+        let module = loaded.definitions.in_module(work.stack);
+        let (path, class) =
+            module.map_or_else(|| ("-".into(), "-".into()), |m| (string(m.path), string(m.class)));
+        let site = sites.of(work.stack).and_then(|site| sites.get(site));
+        let whose = (path, class, site.map_or(0, |s| s.line));
+        let kernel = loaded.definitions.kernel_name(op.a).to_owned();
+        *seen.entry((kernel, work.node.is_some())).or_default().entry(whose).or_default() += 1;
+    }
+    for (kernel, passes) in &expected {
+        for (is_backward, whose) in [false, true].into_iter().zip(passes) {
+            let of = seen.get(&((*kernel).clone(), is_backward));
+            let of = of.unwrap_or_else(|| panic!("{kernel}, backward {is_backward}: {seen:#?}"));
+            let right = of.get(whose).copied().unwrap_or(0);
+            assert!(right >= STEPS - FIRST, "{kernel}, backward {is_backward}: {seen:#?}");
+            // of the first steps the line alone is known, or of a node made before them nothing
+            let (path, line) = (&whose.0, whose.2);
+            let is_of_the_first = |w: &Whose| w.0 == "-" && path != "-" && [line, 0].contains(&w.2);
+            let others = of.keys().filter(|w| *w != whose && !is_of_the_first(w));
+            assert_eq!(others.collect::<Vec<_>>(), Vec::<&Whose>::new(), "{kernel}, backward {is_backward}");
+        }
+    }
+    assert_eq!(seen.len(), 2 * expected.len(), "no other kernels: {seen:#?}");
+}

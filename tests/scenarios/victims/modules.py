@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A model of a real PyTorch for the CPU, whose matrix products launch kernels on the simulated driver (libgemm.c):
+modules.py LIBRARY STEPS. No two operators have the same sizes. The last line says, for the kernel of each, the module that
+it is of, by named_modules(), and the mark of its line; a backward pass is of the line of the forward one but where the
+program says how it goes."""
+
+import ctypes
+import json
+import sys
+
+# before PyTorch is loaded, which looks in the global scope first
+LIBRARY = ctypes.CDLL(sys.argv[1], mode=ctypes.RTLD_GLOBAL)
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint
+
+BATCH = 8
+OF_MODULES = {"stem": "stem", "blocks.0.up": "up", "blocks.0.down": "down", "blocks.1.up": "up", "blocks.1.down": "down",
+              "extra.proj": "extra", "again": "again"}
+
+
+class Block(nn.Module):
+    def __init__(self, wide, inner, out):
+        super().__init__()
+        self.up, self.down = nn.Linear(wide, inner), nn.Linear(inner, out)
+
+    def forward(self, x):
+        hidden = torch.relu(self.up(x))  # up
+        return self.down(hidden)  # down
+
+
+class Own(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        return x.mm(weight)  # own forward
+
+    @staticmethod
+    def backward(ctx, gradient):
+        x, weight = ctx.saved_tensors
+        return gradient.mm(weight.t()), x.t().mm(gradient)  # own backward
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Linear(16, 24)
+        self.blocks = nn.ModuleList([Block(24, 40, 28), Block(28, 44, 32)])
+        self.extra = nn.Module()  # never called itself
+        self.extra.proj = nn.Linear(32, 36)
+        self.weight = nn.Parameter(torch.randn(20, 36))
+        self.again = nn.Linear(20, 60)
+
+    def forward(self, x):
+        x = self.stem(x)  # stem
+        for block in self.blocks:
+            x = block(x)
+        x = self.extra.proj(x)  # extra
+        x = nn.functional.linear(x, self.weight)  # functional
+        return checkpoint(self.again, x, use_reentrant=False)  # again
+
+
+def name(*sizes):
+    return "gemm_%d_%d_%d" % tuple(sorted(sizes))
+
+
+def main():
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    net, last, own = Net(), nn.Parameter(torch.randn(60, 12)), nn.Parameter(torch.randn(12, 52))
+    x = torch.randn(BATCH, 16)
+    for _ in range(int(sys.argv[2])):
+        out = net(x) @ last  # outside
+        out = Own.apply(out, own)
+        out.sum().backward()
+        for p in [*net.parameters(), last, own]:
+            p.grad = None
+        LIBRARY.synchronize()
+    truth = {}
+    for path, module in net.named_modules():
+        if path in OF_MODULES:
+            truth[name(BATCH, *module.weight.shape)] = [path, type(module).__name__, OF_MODULES[path], OF_MODULES[path]]
+    truth[name(BATCH, 20, 36)] = ["", "Net", "functional", "functional"]
+    truth[name(BATCH, 60, 12)] = [None, None, "outside", "outside"]
+    truth[name(BATCH, 12, 52)] = [None, None, "own forward", "own backward"]
+    print(json.dumps(truth))
+
+
+main()
