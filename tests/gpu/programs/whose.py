@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Models whose kernels are to be told by line and module: whose.py MODEL STEPS [--reference].
+
+Plain, it trains. With --reference it says for each kernel of one step what it is of, by PyTorch's own means: each
+function of torch's that is called gets a range with the program's line and the path by named_modules(); a kernel of a
+backward pass goes by the sequence number of its autograd node to the operator that made the node (torch.profiler).
+The last line on stdout is one JSON object."""
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.overrides import TorchFunctionMode
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import gpt
+
+MARK = "whose|"
+
+
+class Context:
+    device = torch.device("cuda")
+    tiny = False
+
+    @staticmethod
+    def size(real, tiny):
+        return real
+
+
+class Residual(nn.Module):
+    def __init__(self, channels, stride=1):
+        super().__init__()
+        out = channels * stride
+        self.conv1, self.bn1 = nn.Conv2d(channels, out, 3, stride, 1, bias=False), nn.BatchNorm2d(out)
+        self.conv2, self.bn2 = nn.Conv2d(out, out, 3, 1, 1, bias=False), nn.BatchNorm2d(out)
+        self.shortcut = nn.Sequential(nn.Conv2d(channels, out, 1, stride, bias=False), nn.BatchNorm2d(out)) if stride > 1 else None
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        if self.shortcut is not None:
+            x = self.shortcut(x)
+        return F.relu(x + y)
+
+
+class ResNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1))
+        self.stages = nn.Sequential(Residual(64), Residual(64), Residual(64, 2), Residual(128), Residual(128, 2), Residual(256))
+        self.head = nn.Linear(256, 1000)
+
+    def forward(self, x, y):
+        x = self.stages(self.stem(x))
+        logits = self.head(x.mean((2, 3)))
+        return F.cross_entropy(logits, y)
+
+
+class Level(nn.Module):
+    def __init__(self, channels, inner):
+        super().__init__()
+        self.norm, self.conv = nn.GroupNorm(8, channels), nn.Conv2d(channels, channels, 3, padding=1)
+        if inner is None:
+            self.down = None
+            self.attention = nn.MultiheadAttention(channels, 4, batch_first=True)
+            return
+        self.down, self.inner = nn.Conv2d(channels, 2 * channels, 2, 2), inner
+        self.up, self.mix = nn.ConvTranspose2d(2 * channels, channels, 2, 2), nn.Conv2d(2 * channels, channels, 1)
+
+    def forward(self, x):
+        x = x + self.conv(F.silu(self.norm(x)))
+        if self.down is None:
+            flat = x.flatten(2).transpose(1, 2)
+            seen, _ = self.attention(flat, flat, flat, need_weights=False)
+            return x + seen.transpose(1, 2).view_as(x)
+        below = self.up(self.inner(self.down(x)))
+        return self.mix(torch.cat((x, below), 1))
+
+
+class UNet(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enter, self.leave = nn.Conv2d(3, 64, 3, padding=1), nn.Conv2d(64, 3, 3, padding=1)
+        self.level = Level(64, Level(128, Level(256, None)))
+
+    def forward(self, x, y):
+        return F.mse_loss(self.leave(self.level(self.enter(x))), y)
+
+
+def build(name):
+    """(model, step): a training step, and the model whose modules are named."""
+    torch.manual_seed(0)
+    device = Context.device
+    if name == "gpt":
+        model = gpt.GPT(32768, 512, 6, 8, 256).to(device, torch.bfloat16)
+        data = torch.randint(0, 32768, (8, 257), device=device)
+        inputs = (data[:, :-1], data[:, 1:])
+    elif name == "resnet":
+        model, inputs = ResNet().to(device), (torch.randn(32, 3, 224, 224, device=device), torch.randint(0, 1000, (32,), device=device))
+    elif name == "unet":
+        model, inputs = UNet().to(device), tuple(torch.randn(8, 3, 64, 64, device=device) for _ in range(2))
+    else:
+        sys.exit(f"whose: no model {name}")
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        loss = model(*inputs)
+        loss.backward()
+        optimizer.step()
+
+    return model, step
+
+
+class Marking(TorchFunctionMode):
+    """A range around each function of torch's that the program, or a module of torch's for it, calls."""
+
+    def __init__(self, model):
+        super().__init__()
+        self.names = {id(m): (name, type(m).__name__) for name, m in model.named_modules()}
+        self.called = []
+
+    def enter(self, module, _inputs):
+        self.called.append(self.names.get(id(module)))
+
+    def leave(self, _module, _inputs, _output):
+        self.called.pop()
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        frame = sys._getframe(1)
+        while frame is not None and ("/torch/" in frame.f_code.co_filename or frame.f_code is Marking.__torch_function__.__code__):
+            frame = frame.f_back
+        module = next((m for m in reversed(self.called) if m is not None), ("", "-"))
+        line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        with torch.profiler.record_function(f"{MARK}{module[0]}|{module[1]}|{line}"):
+            return function(*args, **(kwargs or {}))
+
+
+def kernels(events):
+    """What each kernel of a trace is of, in the order of their launches: [name, path, class, line, pass, us]."""
+    launches, by_thread, work, operators = {}, {}, [], {}
+    for e in events:
+        category, args = e.get("cat"), e.get("args") or {}
+        if category in ("cuda_runtime", "cuda_driver"):
+            launches[args.get("correlation")] = e
+        elif category == "kernel":
+            work.append(e)
+        elif category in ("cpu_op", "user_annotation") and e.get("ph") == "X":
+            by_thread.setdefault(e["tid"], []).append(e)
+    for thread in by_thread.values():
+        thread.sort(key=lambda e: (e["ts"], -e["dur"]))
+
+    def around(thread, at):
+        return [e for e in by_thread.get(thread, []) if e["ts"] <= at <= e["ts"] + e["dur"]]
+
+    for e in sorted((e for t in by_thread.values() for e in t), key=lambda e: e["ts"]):
+        args = e.get("args") or {}
+        if "Sequence number" in args and not args.get("Fwd thread id"):
+            operators[args["Sequence number"]] = e  # the last to begin with it made the node
+    found = []
+    for kernel in work:
+        launch = launches.get(kernel["args"]["correlation"])
+        if launch is None:
+            continue
+        at, thread, of = launch["ts"], launch["tid"], "forward"
+        stack = around(thread, at)
+        node = next((e for e in reversed(stack) if e["name"].startswith("autograd::engine::evaluate_function")), None)
+        kind = ""
+        if node is not None:
+            of, kind = "backward", node["name"].split(": ")[-1]
+            operator = operators.get((node.get("args") or {}).get("Sequence number"))
+            stack = around(operator["tid"], operator["ts"]) if operator else []
+        mark = next((e["name"] for e in reversed(stack) if e["name"].startswith(MARK)), f"{MARK}|-|")
+        outer = next((e["name"] for e in stack if e["cat"] == "cpu_op"), "")
+        path, module, line = mark[len(MARK):].split("|")
+        found.append((at, [kernel["name"], path, module, line, of, round(kernel["dur"], 3), kind or outer]))
+    return [row for _, row in sorted(found, key=lambda f: f[0])]
+
+
+def reference(model, step):
+    marking = Marking(model)
+    nn.modules.module.register_module_forward_pre_hook(marking.enter)
+    nn.modules.module.register_module_forward_hook(marking.leave)
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    for _ in range(3):
+        step()
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=activities) as profile:
+        with marking:
+            step()
+        torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        profile.export_chrome_trace(path)
+        return kernels(json.load(open(path))["traceEvents"])
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("model")
+    parser.add_argument("steps", type=int)
+    parser.add_argument("--reference", action="store_true")
+    options = parser.parse_args()
+    model, step = build(options.model)
+    if options.reference:
+        return print(json.dumps({"kernels": reference(model, step)}))
+    for _ in range(options.steps):
+        step()
+    torch.cuda.synchronize()
+    return print(json.dumps({"true_steps": options.steps}))
+
+
+if __name__ == "__main__":
+    main()
