@@ -121,3 +121,46 @@ fn each_kernel_is_of_its_line_and_module_forward_and_backward() {
     std::fs::remove_file(&path).unwrap();
     assert_eq!(said(&Source::of(&again, NameStyle::Short)), EXPECTED, "through the trace");
 }
+
+/// Forty steps of 1 ms: kernels of 600 us for one line, half of them in its backward pass, and of
+/// 350 us for another.
+#[test]
+fn what_is_gpu_bound_says_which_line_its_work_is_for() {
+    let mut b = Builder::new();
+    b.on_recorder(Event::clock_pair(1, 1));
+    b.device(0, "GPU", 132);
+    let attention = b.stack(&[("Block.forward", "/job/net.py", 40), ("main", "/job/train.py", 9)]);
+    let head = b.stack(&[("Net.forward", "/job/net.py", 60), ("main", "/job/train.py", 9)]);
+    let (kernel, addmm) = (b.kernel("gemm", 256, 64), b.string("14AddmmBackward0"));
+    b.attribute("cwd", "/job");
+    let mut correlation = 0;
+    for step in 0..40u32 {
+        let at = 10_000_000 + u64::from(step) * 1_000_000;
+        b.on_thread(5, Event { a: step, ..Event::new(Kind::Step, at, at + 1_000_000) });
+        let made = Event::new(Kind::ForwardNode, at + 500, at + 500);
+        b.on_thread(5, Event { b: step, c: attention, correlation: 1, ..made });
+        let node = Event::new(Kind::BackwardNode, at + 30_000, at + 40_000);
+        b.on_thread(9, Event { a: addmm, b: step, correlation: 1, ..node });
+        let launches = [(5, 1_000, attention, 300_000), (5, 10_000, head, 350_000), (9, 31_000, 0, 300_000)];
+        let mut end = at + 20_000;
+        for (tid, after, stack, ns) in launches {
+            correlation += 1;
+            let mut launch = Event::new(Kind::Call, at + after, at + after + 4_000);
+            (launch.a, launch.x, launch.c) = (pack(RUNTIME, 211), Class::Launch as u8, stack);
+            b.on_thread(tid, Event { correlation, ..launch });
+            let start = end.max(at + after + 5_000) + 1_000;
+            end = start + ns;
+            b.on_stream(
+                0,
+                1,
+                7,
+                Event { a: kernel, b: 132, correlation, ..Event::new(Kind::Kernel, start, end) },
+            );
+        }
+    }
+    let run = verdict::load(b.finish().as_slice()).unwrap();
+    let a = verdict::analyze(&run);
+    assert_eq!(a.verdict.cause, "GPU-BOUND");
+    let said = "63% of the GPU's work is for net.py:40 in Block.forward, 32% in its backward pass";
+    assert!(a.verdict.text().contains(said), "{}", a.verdict.text());
+}

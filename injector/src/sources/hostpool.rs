@@ -180,6 +180,7 @@ pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS], l
     let Some(pool) = pool() else { return false };
     match own_place(pool) {
         Err(tid) => {
+            losses::add(loss, 1);
             push_overflow(pool, tid, event);
         }
         Ok(place) => {

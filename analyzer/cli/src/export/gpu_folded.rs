@@ -138,8 +138,8 @@ mod tests {
         let run = verdict::load(b.finish().as_slice()).expect("a recording");
         let mut out = Vec::new();
         gpu_folded(&run, &verdict::analyze(&run), &mut out).expect("memory");
-        let expected = "GPU 0;forward_ all;gemm<float> 10\n\
-                        GPU 0;forward (net.py:12);AddmmBackward0;gemm<float> 50\n\
+        let expected = "GPU 0;forward (net.py:12);AddmmBackward0;gemm<float> 50\n\
+                        GPU 0;forward_ all;gemm<float> 10\n\
                         GPU 0;thread 5;gemm<float> 20\n\
                         GPU 0;thread 6;gemm<float> 30\n\
                         GPU 0;unattributed;gemm<float> 40\n";

@@ -27,7 +27,8 @@
 //!
 //! # Example
 //! ```sh
-//! # which kernels take the time
+//! # which lines and modules take the time, which kernels
+//! gapprobe stats trace.json.gz -r gpu_lines -r gpu_modules
 //! gapprobe stats trace.json.gz -r cuda_gpu_kern_sum --limit 10 --names short
 //! # one step in detail
 //! gapprobe report trace.json.gz
@@ -38,10 +39,13 @@
 //! larger matrix products, less work. Where another GPU computes and this one waits: equal work for
 //! both.
 
+use std::collections::BTreeMap;
+
 use trace::Kind;
 
 use super::Case;
 use crate::analysis::{Bucket, DeviceAnalysis, Fact, Figure};
+use crate::sites::Sites;
 
 /// Stable code.
 pub const CODE: &str = "GP190";
@@ -57,6 +61,44 @@ pub(super) fn seen(device: &DeviceAnalysis) -> Vec<Fact> {
         seen.push(Fact::new(", {small} of it in small ones, see GP103").with("small", Figure::Share(small)));
     }
     seen
+}
+
+/// A line is told from this share of the GPU's work on, where at least this much of all has one.
+const LARGE_SHARE: f64 = 0.1;
+const KNOWN_SHARE: f64 = 0.5;
+
+/// The line that most of the GPU's work is for, forward and backward.
+pub(super) fn largest(case: &Case) -> Option<Fact> {
+    let (run, counts) = (case.run, &case.analysis.counts);
+    let device = run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
+    let mut sites = Sites::new(run);
+    let (mut all, mut known) = (0u64, 0u64);
+    let mut by_line: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
+    for op in device.streams.iter().flat_map(|s| &s.ops) {
+        let ns = counts.measure(op.span());
+        all = all.saturating_add(ns);
+        let work = run.call(op.call).map(|(thread, call)| run.work(thread, call)).unwrap_or_default();
+        if let Some(line) = sites.of(work.stack) {
+            known = known.saturating_add(ns);
+            let [whole, backward] = by_line.entry(line).or_default();
+            *whole = whole.saturating_add(ns);
+            *backward = backward.saturating_add(if work.node.is_some() { ns } else { 0 });
+        }
+    }
+    let share = |ns: u64| ns as f64 / all.max(1) as f64;
+    let (line, [whole, backward]) = by_line.into_iter().max_by_key(|(_, [whole, _])| *whole)?;
+    if share(known) < KNOWN_SHARE || share(whole) < LARGE_SHARE {
+        return None;
+    }
+    let fact = match backward {
+        0 => Fact::new("{largest} of the GPU's work is for {line}"),
+        _ => Fact::new("{largest} of the GPU's work is for {line}, {backward} in its backward pass")
+            .with("backward", Figure::Share(share(backward))),
+    };
+    Some(
+        fact.with("largest", Figure::Share(share(whole)))
+            .with("line", Figure::Site(sites.get(line)?.clone())),
+    )
 }
 
 /// Another GPU than the one with most idle time computes.

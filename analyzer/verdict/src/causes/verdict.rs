@@ -255,6 +255,7 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
     if unrecorded > 0.0 {
         facts.say(of_unrecorded(unrecorded));
     }
+    facts.add(gpu_bound::largest(case));
     let lone = gpu_bound::lone(case);
     let is_lone = lone.is_some();
     facts.add(lone);

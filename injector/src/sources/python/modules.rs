@@ -7,13 +7,17 @@
 //! without the GIL, its name is read where its parent in the stack keeps it: the key under which it
 //! lies in `_modules` of the parent, or of a module below that was not called (`ModuleList`).
 //! Another object that has come to lie at the address, or a dictionary that is changed meanwhile,
-//! holds no such pointer, and then there is no name.
+//! holds no such pointer, and then there is no name. So it is looked up anew in each round of the
+//! drain thread in which a stack is used (`sites`): a model that is made again may have its modules
+//! where others of the old one lay.
 
 use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
 
 use super::code::{self, Code};
 use super::interpreter::Interpreter;
 use super::layout::objects::{Dictionaries, Keys};
+use crate::platform::clock;
 use crate::platform::memory::{read, u64_at, Reader};
 
 /// Most modules looked through below one, how deep, and most entries of a dictionary.
@@ -48,12 +52,12 @@ pub(super) fn calls_modules(code: &Code) -> Option<Caller> {
 }
 
 /// What calls a module's forward.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Caller {
-    /// From 2.1 on: around [`Caller::Itself`], whose `self` is a cell in later releases.
-    Wrapper,
     /// Before 2.1.
     Itself,
+    /// From 2.1 on: around [`Caller::Itself`], whose `self` is a cell in later releases.
+    Wrapper,
 }
 
 /// A module by its way from the outermost one.
@@ -65,13 +69,18 @@ pub(super) struct Path {
     pub(super) class: Vec<u8>,
 }
 
+/// A module's name, and itself; `None`: what was asked is no module.
+type Children = Option<Arc<[(Vec<u8>, u64)]>>;
+
 /// Belongs to the drain thread.
 #[derive(Default)]
 pub(super) struct Modules {
     /// What was read in this round: of a parent and a module below it. Of a module and itself:
     /// whether it is one.
     names: HashMap<(u64, u64), Option<Vec<u8>>>,
-    /// Of a module that was called by another one, that one.
+    /// ... what modules have in `_modules`.
+    children: HashMap<u64, Children>,
+    /// Of a module that was called within another one that holds it, that one.
     parents: HashMap<u64, u64>,
     /// Where the text `_modules` lies; 0: not known. (An attribute's name is one object.)
     key: u64,
@@ -81,16 +90,16 @@ impl Modules {
     /// A round begins: what was read may not be true any more.
     pub(super) fn begin_round(&mut self) {
         self.names.clear();
+        self.children.clear();
     }
 
-    /// The last of these modules, which were called by one another, the outermost first. One that
-    /// its caller does not hold is an outermost one itself. `None`: it is no module.
-    pub(super) fn path(&mut self, interpreter: &Interpreter, called: &[u64]) -> Option<Path> {
+    /// The last of these modules, which were called within one another, the outermost first. One
+    /// that none of those around it holds is an outermost one itself. `None`: it is no module, or
+    /// that cannot be told before `until`.
+    pub(super) fn path(&mut self, interpreter: &Interpreter, called: &[u64], until: u64) -> Option<Path> {
         let dictionaries = interpreter.layout.dictionaries?;
-        let Modules { names, parents, key } = self;
-        let mut objects = Objects { interpreter, dictionaries, memory: Reader::default(), key };
-        let mut name = Vec::new();
-        let mut before = None;
+        let Modules { names, children, parents, key } = self;
+        let mut objects = Objects { interpreter, dictionaries, memory: Reader::default(), children, key };
         // one that is called by itself now, and was called by others before (a checkpoint that is
         // computed again), is below them still
         let mut above = Vec::new();
@@ -100,37 +109,38 @@ impl Modules {
             }
             above.push(parent);
         }
+        let mut around: Vec<(u64, Vec<u8>)> = Vec::new();
         for &module in above.iter().rev().chain(called) {
+            if clock::monotonic() > until {
+                return None;
+            }
+            if around.last().is_some_and(|(last, _)| *last == module) {
+                continue;
+            }
             let mut look = |parent| {
                 let known = names.entry((parent, module));
                 known.or_insert_with(|| objects.name_below(parent, module)).clone()
             };
-            let below = before.filter(|parent| *parent != module).and_then(&mut look);
-            match below {
-                Some(below) if name.is_empty() => name = below,
-                Some(below) => {
-                    name.push(b'.');
-                    name.extend(below);
-                }
-                None if before == Some(module) => {}
-                None => {
-                    name.clear();
-                    if look(module).is_none() {
-                        before = None; // it is none, or none any more
-                        continue;
+            let holder = around.iter().rev().find_map(|(parent, name)| {
+                let below = look(*parent)?;
+                let dot: &[u8] = if name.is_empty() { b"" } else { b"." };
+                Some((*parent, [name, dot, &below].concat()))
+            });
+            match holder {
+                Some((parent, name)) => {
+                    if parents.len() >= MOST_PARENTS {
+                        parents.clear();
                     }
+                    parents.entry(module).or_insert(parent);
+                    around.push((module, name));
                 }
+                None if look(module).is_some() => around.push((module, Vec::new())),
+                None => {} // it is none, or none any more
             }
-            if let Some(parent) = before.filter(|parent| *parent != module && !name.is_empty()) {
-                if parents.len() >= MOST_PARENTS {
-                    parents.clear();
-                }
-                parents.entry(module).or_insert(parent);
-            }
-            before = Some(module);
         }
-        let class = objects.class(before.filter(|b| called.last() == Some(b))?)?;
-        Some(Path { name, class })
+        let (module, name) = around.pop()?;
+        let class = objects.class(module)?;
+        (called.last() == Some(&module)).then_some(Path { name, class })
     }
 }
 
@@ -139,6 +149,7 @@ struct Objects<'a> {
     interpreter: &'a Interpreter,
     dictionaries: Dictionaries,
     memory: Reader,
+    children: &'a mut HashMap<u64, Children>,
     key: &'a mut u64,
 }
 
@@ -161,12 +172,10 @@ impl Objects<'_> {
         let mut next = VecDeque::from([(parent, Vec::new(), 0)]);
         let mut seen = 0;
         while let Some((parent, path, level)) = next.pop_front() {
-            for (name, child) in self.children(parent).unwrap_or_default() {
-                let mut path: Vec<u8> = path.clone();
-                if !path.is_empty() {
-                    path.push(b'.');
-                }
-                path.extend_from_slice(&name);
+            for (name, child) in self.children(parent).as_deref().unwrap_or_default() {
+                let child = *child;
+                let dot: &[u8] = if path.is_empty() { b"" } else { b"." };
+                let path = [&path, dot, name].concat();
                 if child == module {
                     return Some(path);
                 }
@@ -180,7 +189,16 @@ impl Objects<'_> {
     }
 
     /// What a module has in `_modules`; `None`: it is no module.
-    fn children(&mut self, module: u64) -> Option<Vec<(Vec<u8>, u64)>> {
+    fn children(&mut self, module: u64) -> Children {
+        if let Some(known) = self.children.get(&module) {
+            return known.clone();
+        }
+        let read: Children = self.read_children(module).map(Into::into);
+        self.children.insert(module, read.clone());
+        read
+    }
+
+    fn read_children(&mut self, module: u64) -> Option<Vec<(Vec<u8>, u64)>> {
         let own = self.own_dictionary(module)?;
         let own = self.entries(own)?;
         let known = *self.key;
@@ -239,6 +257,9 @@ impl Objects<'_> {
             }
         };
         let entry = if is_wide { 24 } else { 16 };
+        if count == 0 {
+            return Some(Vec::new());
+        }
         if count > MOST_ENTRIES || indices > MOST_ENTRIES * 16 {
             return None;
         }

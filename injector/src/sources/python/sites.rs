@@ -37,8 +37,8 @@ struct Known {
 /// Belongs to the drain thread.
 #[derive(Default)]
 pub(crate) struct Sites {
-    /// By hash: the stack's id, and whether it is defined.
-    stacks: HashMap<u64, (u32, bool)>,
+    /// By hash.
+    stacks: HashMap<u64, Stack>,
     /// By address and stamp; `None`: it was gone.
     codes: HashMap<(u64, u64), Option<Known>>,
     /// The stack whose frames are coming in.
@@ -47,7 +47,26 @@ pub(crate) struct Sites {
     next: Option<u32>,
     /// Until when this round reads new stacks.
     until: u64,
+    round: u64,
     modules: Modules,
+    /// A code object that calls modules, of the stack that is being defined.
+    calls_modules: Option<(Caller, u64)>,
+}
+
+/// A stack by its id.
+struct Stack {
+    id: u32,
+    is_defined: bool,
+    called: Option<Box<Called>>,
+}
+
+/// What calls a stack's frames have of modules, and which the innermost was when it was last looked
+/// at.
+struct Called {
+    modules: Vec<u64>,
+    frames: Vec<u32>,
+    found: Option<InModule>,
+    round: u64,
 }
 
 struct Incoming {
@@ -60,6 +79,7 @@ impl Sites {
     /// A round of the drain thread begins.
     pub(crate) fn begin_round(&mut self, now: u64) {
         self.until = now + MOST_TIME;
+        self.round += 1;
         self.modules.begin_round();
     }
 
@@ -73,6 +93,17 @@ impl Sites {
 
     /// The id of the stack with this hash, which an event has; 0 where there is no room for it.
     pub(crate) fn used(&mut self, hash: u64, store: &mut Store) -> u32 {
+        let known = self.stacks.get_mut(&hash).map(|stack| stack.called.take());
+        if let Some(Some(mut called)) = known {
+            if std::mem::replace(&mut called.round, self.round) != self.round {
+                let found = self.module(&called.modules, store);
+                if std::mem::replace(&mut called.found, found) != found {
+                    let id = store.stack(&called.frames, found, None).unwrap_or(0);
+                    self.stacks.entry(hash).and_modify(|stack| stack.id = id);
+                }
+            }
+            self.stacks.entry(hash).and_modify(|stack| stack.called = Some(called));
+        }
         let id = self.id(hash, store);
         losses::add(Loss::SiteDropped, u64::from(id == 0));
         id
@@ -109,17 +140,16 @@ impl Sites {
     }
 
     fn id(&mut self, hash: u64, store: &mut Store) -> u32 {
-        if let Some((id, _)) = self.stacks.get(&hash) {
-            return *id;
-        }
-        let id = store.dictionary.fresh_id();
-        self.stacks.insert(hash, (id, false));
-        id
+        let stack = self.stacks.entry(hash).or_insert_with(|| {
+            let id = store.dictionary.fresh_id();
+            Stack { id, is_defined: false, called: None }
+        });
+        stack.id
     }
 
     fn define(&mut self, hash: u64, frames: &[(RawFrame, u64)], store: &mut Store) {
-        let known = self.stacks.get(&hash).copied();
-        if known.is_some_and(|(_, defined)| defined) {
+        let known = self.stacks.get(&hash).map(|stack| (stack.id, stack.is_defined));
+        if known.is_some_and(|(_, is_defined)| is_defined) {
             return; // two threads at once, or thrown out of the table of what was sent
         }
         if crate::platform::clock::monotonic() > self.until {
@@ -133,20 +163,29 @@ impl Sites {
         }
         let ids: Option<Vec<u32>> =
             frames.iter().filter_map(|(f, stamp)| self.frame(f, *stamp, store)).collect();
-        let module = self.module(frames, store);
-        let id = ids.and_then(|ids| store.stack(&ids, module, known.map(|(id, _)| id)));
+        self.take_modules();
+        let modules: Vec<u64> = frames.iter().rev().map(|(f, _)| f.module).filter(|m| *m != 0).collect();
+        let found = if modules.is_empty() { None } else { self.module(&modules, store) };
+        let id = ids.as_ref().and_then(|ids| store.stack(ids, found, known.map(|(id, _)| id)));
         // calls that have the id already stay without a definition
         losses::add(Loss::SiteDropped, u64::from(id.is_none() && known.is_some()));
-        self.stacks.insert(hash, (id.unwrap_or(0), true));
+        let called = ids.filter(|_| !modules.is_empty());
+        let called = called.map(|frames| Box::new(Called { modules, frames, found, round: self.round }));
+        self.stacks.insert(hash, Stack { id: id.unwrap_or(0), is_defined: true, called });
     }
 
-    /// The innermost module that a stack is in.
-    fn module(&mut self, frames: &[(RawFrame, u64)], store: &mut Store) -> Option<InModule> {
-        let called: Vec<u64> = frames.iter().rev().map(|(f, _)| f.module).filter(|m| *m != 0).collect();
-        if called.is_empty() {
-            return None;
+    /// From now on walks take modules from where the stack just read calls them.
+    fn take_modules(&mut self) {
+        match self.calls_modules.take() {
+            Some((Caller::Wrapper, code)) => walk::take_modules_from(code),
+            Some((Caller::Itself, code)) if !walk::takes_modules() => walk::take_modules_from(code),
+            _ => {}
         }
-        let path = self.modules.path(super::interpreter()?, &called)?;
+    }
+
+    /// The last of these modules.
+    fn module(&mut self, called: &[u64], store: &mut Store) -> Option<InModule> {
+        let path = self.modules.path(super::interpreter()?, called, self.until)?;
         let class = store.site_string(&path.class)?;
         let name = if path.name.is_empty() { Some(0) } else { store.site_string(&path.name) };
         Some(InModule { path: name?, class })
@@ -164,10 +203,9 @@ impl Sites {
             if !walk::is_alive(frame.code, stamp) {
                 return None; // it died: what was read may be anything
             }
-            match modules::calls_modules(&code) {
-                Some(Caller::Wrapper) => walk::take_modules_from(frame.code),
-                Some(Caller::Itself) if !walk::takes_modules() => walk::take_modules_from(frame.code),
-                _ => {}
+            if let Some(caller) = modules::calls_modules(&code) {
+                // (the wrapper is the greater)
+                self.calls_modules = self.calls_modules.max(Some((caller, frame.code)));
             }
             let (file, function) = (store.site_string(&code.file), store.site_string(&code.function));
             Some(Known { code, names: file.zip(function) })

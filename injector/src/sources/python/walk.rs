@@ -41,7 +41,8 @@ const OWNED_BY_INTERPRETER: u8 = 3;
 /// A generator's frame: it is a frame before its first line, too.
 pub(crate) const OWNED_BY_GENERATOR: u8 = 1;
 
-const SENT: usize = 8192;
+/// As many as the drain thread remembers (`sites`).
+const SENT: usize = 32_768;
 const STAMPED: usize = 16_384;
 /// Places a hash, or a code object, may stand at.
 const WAYS: usize = 4;

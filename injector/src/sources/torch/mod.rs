@@ -17,7 +17,7 @@ mod nodes;
 
 use std::ffi::c_void;
 use std::ops::Range;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 pub(crate) use nodes::Nodes;
 use trace::{Event, Kind, Loss};
@@ -75,15 +75,16 @@ fn thread() -> u32 {
     }
 }
 
-/// A node as far as it is read: the same since 1.13 but for its head.
+/// A node as far as it is read (other threads change its counts): the same since 1.13 but for its
+/// head.
 #[repr(C)]
 struct Node {
     /// Its table of functions.
-    functions: u64,
+    functions: AtomicU64,
     /// Up to 2.13 or so a pointer to the node itself and to its counts (`enable_shared_from_this`),
     /// later its counts (`c10::intrusive_ptr_target`).
-    head: u64,
-    rest: [u64; 5],
+    head: AtomicU64,
+    rest: [AtomicU64; 5],
 }
 
 /// From the word with the node's number to that with its thread, in words: number, depth in the
@@ -94,8 +95,9 @@ impl Node {
     /// Its number, and PyTorch's number of the thread that made it.
     #[inline]
     fn origin(&self) -> (u32, u32) {
-        let number = usize::from(self.head == std::ptr::from_ref(self) as u64);
-        let word = |at: usize| self.rest.get(at).map_or(0, |w| *w as u32);
+        let head = self.head.load(Ordering::Relaxed);
+        let number = usize::from(head == std::ptr::from_ref(self) as u64);
+        let word = |at: usize| self.rest.get(at).map_or(0, |w| w.load(Ordering::Relaxed) as u32);
         (word(number), word(number + TO_THREAD))
     }
 }
@@ -136,7 +138,8 @@ extern "C-unwind" fn evaluate(
         // SAFETY: the engine's own argument: a node that its task keeps alive, and larger than what
         // is read.
         let node = unsafe { node.as_ref() }?;
-        Some((ticks::now(), node.origin(), [python::site(), node.functions, 0, TAG_BACKWARD]))
+        let functions = node.functions.load(Ordering::Relaxed);
+        Some((ticks::now(), node.origin(), [python::site(), functions, 0, TAG_BACKWARD]))
     });
     real(engine, task, node, inputs, queue);
     guard((), || {
@@ -171,8 +174,15 @@ impl Slots {
     fn lead(&self, name: &[u8], now: usize, own: &Range<u64>, is_own: bool) -> Option<usize> {
         let of = [(&MADE, self.made), (&EVALUATED, self.evaluated)];
         let (lead, target) = of.into_iter().find(|(lead, _)| lead.name().to_bytes() == name)?;
-        // what an object defines itself and has not bound yet will be bound to that
-        let target = target.map(|t| Target { is_global: t.is_global || is_own, ..t })?;
+        let mut target = target?;
+        if is_own {
+            // another object may have a function of this name of its own; what this one defines and
+            // has not bound yet will be bound to that
+            if !own.contains(&(target.address as u64)) {
+                return None;
+            }
+            target.is_global = true;
+        }
         (target.is_in(now, own) == Some(true)).then(|| lead.ours())
     }
 }
@@ -198,10 +208,15 @@ mod tests {
     /// Heads as the releases have them.
     #[test]
     fn a_nodes_number_and_thread_are_read_behind_either_head() {
-        let mut shared = Node { functions: 7, head: 0, rest: [0xdead, 41, 3, 1, 2] };
-        shared.head = std::ptr::from_ref(&shared) as u64;
+        let node = |head: u64, rest: [u64; 5]| Node {
+            functions: 7.into(),
+            head: head.into(),
+            rest: rest.map(Into::into),
+        };
+        let shared = node(0, [0xdead, 41, 3, 1, 2]);
+        shared.head.store(std::ptr::from_ref(&shared) as u64, Ordering::Relaxed);
         assert_eq!(shared.origin(), (41, 2));
-        let counted = Node { functions: 7, head: 1 << 32 | 1, rest: [u64::MAX, 3, 1, 2, 9] };
+        let counted = node(1 << 32 | 1, [u64::MAX, 3, 1, 2, 9]);
         assert_eq!(counted.origin(), (u32::MAX, 2));
     }
 }

@@ -16,6 +16,8 @@ use crate::store::Store;
 
 /// Longest name of a type read, bytes.
 const LONGEST_NAME: usize = 256;
+/// Stands for one that is longer, or cannot be read.
+const UNKNOWN: &[u8] = b"<unknown>";
 /// Types remembered at most; beyond that all begin anew.
 const MOST_TYPES: usize = 8192;
 
@@ -40,6 +42,8 @@ impl Nodes {
     ) -> bool {
         let [first, second, third, tagged] = words;
         let event = match tagged & 0xff {
+            // (a thread's first; programs give that number to other nodes, too)
+            TAG_FORWARD if second as u32 == 0 => return true,
             TAG_FORWARD => {
                 let mut event = Event::new(Kind::ForwardNode, first, first);
                 (event.b, event.correlation) = (second as u32, (second >> 32) as u32);
@@ -64,8 +68,7 @@ impl Nodes {
         true
     }
 
-    /// The mangled name of the type with this table of functions; 0 where it cannot be read (its
-    /// library was unloaded).
+    /// The mangled name of the type with this table of functions.
     fn name(&mut self, functions: u64, store: &mut Store) -> u32 {
         if self.names.len() >= MOST_TYPES {
             self.names.clear();
@@ -78,7 +81,7 @@ impl Nodes {
                 .word(functions.wrapping_sub(8))
                 .and_then(|of_type| memory.word(of_type.wrapping_add(8)))
                 .and_then(|name| memory.string(name, LONGEST_NAME));
-            name.map_or(0, |name| store.string(&name))
+            store.string(name.as_deref().unwrap_or(UNKNOWN))
         })
     }
 }
