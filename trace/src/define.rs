@@ -12,7 +12,7 @@
 //! tag 7 stack      u32 count, count times u32 frame id, innermost first
 //! tag 8 module     u32 path, u32 build id in hex (string ids, 0 none), u64 load base
 //! tag 9 caller     u32 module (its id), u32 1: the function is not known, u64 return address less the load base
-//! tag 10 in module u32 path (string id, 0: the outermost module itself), u32 class (string id): the module of PyTorch's that the stack of this id is in
+//! tag 10 in module u32 path (0: the outermost module), u32 class (string ids); the id is a stack's
 //! ```
 //! String id 0 is "no string". A later definition of the same id replaces the earlier one.
 

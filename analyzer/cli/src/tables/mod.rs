@@ -3,7 +3,8 @@
 //! `gapprobe stats` prints them.
 //!
 //! ```text
-//! one file a report   cuda_*.rs, nvtx_*.rs, osrt_sum.rs as nsys; gaps.rs, gpu_work.rs (two), steps.rs, phases.rs, syncs.rs our own;
+//! one file a report   cuda_*.rs, nvtx_*.rs, osrt_sum.rs as nsys; gaps.rs, gpu_work.rs (two),
+//!                     steps.rs, phases.rs, syncs.rs our own;
 //!                     hta.rs as Holistic Trace Analysis, ops.rs (two) as torch.profiler
 //! source.rs           the run, and what several reports need of it, made once
 //! names.rs            kernels by name (their classes: ../kernel_class.rs)

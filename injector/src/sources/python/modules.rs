@@ -61,7 +61,6 @@ pub(super) enum Caller {
 }
 
 /// A module by its way from the outermost one.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Path {
     /// `blocks.3.attn`; empty: the outermost one itself.
     pub(super) name: Vec<u8>,

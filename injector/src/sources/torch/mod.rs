@@ -5,9 +5,9 @@
 //! it is evaluated. The engine's threads have no Python frames, so this is how their kernels get
 //! their line.
 //!
-//! A node takes its sequence number by a call of libtorch_cpu's, and the engine evaluates it by
-//! another. Both go through slots (PyTorch 1.13 to 2.15, which define them in the library that
-//! calls them). The number ties the two together, as in PyTorch's own profiler. Nothing of
+//! A node takes its sequence number from one function of libtorch_cpu, and the engine evaluates it
+//! with another. libtorch_cpu calls both through slots although it defines them (seen in PyTorch
+//! 1.13, 2.11 and 2.15). The number ties the two together, as in PyTorch's own profiler. Nothing of
 //! PyTorch's is switched on, and nothing of it is called but the two, and what asks for its number
 //! of the thread.
 //!
@@ -81,8 +81,8 @@ fn thread() -> u32 {
 struct Node {
     /// Its table of functions.
     functions: AtomicU64,
-    /// Up to 2.13 or so a pointer to the node itself and to its counts (`enable_shared_from_this`),
-    /// later its counts (`c10::intrusive_ptr_target`).
+    /// In 1.13 a pointer to the node itself, with one to its counts behind it
+    /// (`enable_shared_from_this`); in 2.15 its counts (`c10::intrusive_ptr_target`).
     head: AtomicU64,
     rest: [AtomicU64; 5],
 }
@@ -105,7 +105,7 @@ impl Node {
 /// In the slots of `get_and_increment`.
 extern "C-unwind" fn number() -> u64 {
     // SAFETY: a slot leads here only once the function of this name is known, which takes nothing
-    // and returns a u64 (PyTorch 1.13 to 2.15).
+    // and returns a u64 (PyTorch 1.13, 2.11, 2.15).
     let real = unsafe { std::mem::transmute::<usize, Number>(MADE.real()) };
     let number = real();
     if is_noted() {
@@ -129,7 +129,7 @@ extern "C-unwind" fn evaluate(
     inputs: *mut c_void,
     queue: *mut c_void,
 ) {
-    // SAFETY: as in `number`; five pointers and no result (PyTorch 1.13 to 2.15).
+    // SAFETY: as in `number`; five pointers and no result (PyTorch 1.13, 2.11, 2.15).
     let real = unsafe { std::mem::transmute::<usize, Evaluate>(EVALUATED.real()) };
     if !is_noted() {
         return real(engine, task, node, inputs, queue);

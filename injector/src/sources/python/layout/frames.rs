@@ -198,7 +198,8 @@ fn described(runtime: u64, hex: u32, slots: &Slots) -> Result<Layout, String> {
         code,
         instruction,
         owner: Some(owner),
-        local: Some(local),
+        // (where dictionaries cannot be read, a module could not be named)
+        local: (!is_free_threaded).then_some(local),
         filename,
         name,
         first_line,
