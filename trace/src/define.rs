@@ -16,8 +16,6 @@
 //! ```
 //! String id 0 is "no string". A later definition of the same id replaces the earlier one.
 
-use std::collections::HashMap;
-
 /// Longest string stored; longer ones are cut at a character boundary.
 pub const MAX_STRING: usize = 4096;
 
@@ -366,7 +364,7 @@ fn cut(s: &[u8]) -> &[u8] {
     &s[..end]
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+pub(crate) fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     let b = bytes.get(at..at.checked_add(4)?)?;
     Some(u32::from_le_bytes([b[0], b[1], b[2], b[3]]))
 }
@@ -390,128 +388,6 @@ impl Put<'_> {
 
     fn u32(&mut self, v: u32) -> Option<()> {
         self.bytes(&v.to_le_bytes())
-    }
-}
-
-/// All definitions of a recording, by id.
-#[derive(Clone, Debug, Default)]
-pub struct Definitions {
-    strings: HashMap<u32, String>,
-    kernels: HashMap<u32, KernelInfo>,
-    tracks: HashMap<u32, TrackInfo>,
-    devices: HashMap<u32, DeviceInfo>,
-    attributes: Vec<(u32, u32)>,
-    frames: HashMap<u32, FrameInfo>,
-    stacks: HashMap<u32, Box<[u32]>>,
-    modules: HashMap<u32, ModuleInfo>,
-    callers: HashMap<u32, CallerInfo>,
-    in_modules: HashMap<u32, InModule>,
-}
-
-impl Definitions {
-    /// Takes one definition in.
-    pub fn insert(&mut self, id: u32, definition: Definition<'_>) {
-        match definition {
-            Definition::String(s) => {
-                self.strings.insert(id, String::from_utf8_lossy(s).into_owned());
-            }
-            Definition::Kernel(k) => {
-                self.kernels.insert(id, k);
-            }
-            Definition::Track(t) => {
-                self.tracks.insert(id, t);
-            }
-            Definition::Device(d) => {
-                self.devices.insert(id, d);
-            }
-            Definition::Attribute(k, v) => self.attributes.push((k, v)),
-            Definition::Frame(f) => {
-                self.frames.insert(id, f);
-            }
-            Definition::Stack(frames) => {
-                let ids = frames.chunks_exact(4).filter_map(|b| u32_at(b, 0)).take(MAX_FRAMES);
-                self.stacks.insert(id, ids.collect());
-            }
-            Definition::Module(m) => {
-                self.modules.insert(id, m);
-            }
-            Definition::Caller(c) => {
-                let file = self.modules.get(&c.module).map_or(0, |m| m.path);
-                let frame = FrameInfo { language: Language::Caller, function: 0, file, line: 0 };
-                self.frames.insert(id, frame);
-                self.callers.insert(id, c);
-            }
-            Definition::InModule(m) => {
-                self.in_modules.insert(id, m);
-            }
-        }
-    }
-
-    /// The string with this id; `None` for 0 and ids never defined.
-    pub fn string(&self, id: u32) -> Option<&str> {
-        self.strings.get(&id).map(String::as_str)
-    }
-
-    /// The kernel with this id.
-    pub fn kernel(&self, id: u32) -> Option<&KernelInfo> {
-        self.kernels.get(&id)
-    }
-
-    /// The mangled name of the kernel with this id, or `<unknown>`.
-    pub fn kernel_name(&self, id: u32) -> &str {
-        self.kernel(id).and_then(|k| self.string(k.name)).unwrap_or("<unknown>")
-    }
-
-    /// The track with this id.
-    pub fn track(&self, id: u32) -> Option<TrackInfo> {
-        self.tracks.get(&id).copied()
-    }
-
-    /// The device with this ordinal.
-    pub fn device(&self, ordinal: u32) -> Option<&DeviceInfo> {
-        self.devices.get(&ordinal)
-    }
-
-    /// The frames of the stack with this id, innermost first; nothing for 0, ids never defined and
-    /// frames never defined.
-    pub fn stack(&self, id: u32) -> impl DoubleEndedIterator<Item = &FrameInfo> {
-        self.stacks.get(&id).map_or(&[][..], |s| s).iter().filter_map(|f| self.frames.get(f))
-    }
-
-    /// The module of PyTorch's that the stack with this id is in.
-    pub fn in_module(&self, stack: u32) -> Option<InModule> {
-        self.in_modules.get(&stack).copied()
-    }
-
-    /// The frame with this id.
-    pub fn frame(&self, id: u32) -> Option<&FrameInfo> {
-        self.frames.get(&id)
-    }
-
-    /// The module with this id.
-    pub fn module(&self, id: u32) -> Option<&ModuleInfo> {
-        self.modules.get(&id)
-    }
-
-    /// The callers of CUDA, by the id of their frame.
-    pub fn callers(&self) -> impl Iterator<Item = (u32, &CallerInfo)> {
-        self.callers.iter().map(|(id, c)| (*id, c))
-    }
-
-    /// An id that no string has, above all that have one.
-    pub fn free_string_id(&self) -> u32 {
-        self.strings.keys().max().map_or(1, |id| id.saturating_add(1))
-    }
-
-    /// Free-form facts of the run (key, value), in the order they were stored; keys like
-    /// `cupti.path`.
-    pub fn attributes(&self) -> impl Iterator<Item = (&str, &str)> {
-        self.attributes.iter().filter_map(|&(k, v)| Some((self.string(k)?, self.string(v)?)))
-    }
-
-    /// The fact with this key.
-    pub fn attribute(&self, key: &str) -> Option<&str> {
-        self.attributes().find(|a| a.0 == key).map(|a| a.1)
     }
 }
 
@@ -563,17 +439,6 @@ mod tests {
         let n = Definition::String(long.as_bytes()).encode(1, &mut buffer).unwrap();
         let Some((1, Some(Definition::String(s)), _)) = Definition::decode(&buffer[..n]) else { panic!() };
         assert_eq!(std::str::from_utf8(s).unwrap().len(), MAX_STRING);
-    }
-
-    #[test]
-    fn a_stack_gives_its_frames_innermost_first() {
-        let mut all = Definitions::default();
-        let frame = |line| FrameInfo { line, ..FrameInfo::default() };
-        all.insert(7, Definition::Frame(frame(88)));
-        all.insert(8, Definition::Frame(frame(12)));
-        all.insert(9, Definition::Stack(&[7, 0, 0, 0, 5, 0, 0, 0, 8, 0, 0, 0]));
-        assert_eq!(all.stack(9).map(|f| f.line).collect::<Vec<_>>(), [88, 12], "frame 5 was never defined");
-        assert_eq!(all.stack(0).count() + all.stack(10).count(), 0);
     }
 
     #[test]

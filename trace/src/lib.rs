@@ -22,6 +22,7 @@
 pub mod build;
 pub mod call;
 pub mod define;
+pub mod definitions;
 pub mod event;
 pub mod header;
 pub mod loss;
@@ -32,8 +33,9 @@ pub mod setting;
 pub mod total;
 
 pub use define::{
-    CallerInfo, Definition, Definitions, DeviceInfo, FrameInfo, KernelInfo, Language, ModuleInfo, TrackInfo,
+    CallerInfo, Definition, DeviceInfo, FrameInfo, KernelInfo, Language, ModuleInfo, TrackInfo,
 };
+pub use definitions::Definitions;
 pub use event::{Event, Kind};
 pub use header::Header;
 pub use loss::Loss;

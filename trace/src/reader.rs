@@ -6,7 +6,8 @@
 //! segment plus the definitions. Nothing panics, nothing is silently dropped: what cannot be used
 //! is counted in [`Problems`].
 
-use crate::define::{Definition, Definitions, TrackInfo};
+use crate::define::{Definition, TrackInfo};
+use crate::definitions::Definitions;
 use crate::event::{Event, Kind, EVENT_BYTES, EVENT_WORDS};
 use crate::header::{Header, HeaderError, HEADER_BYTES};
 use crate::segment::{

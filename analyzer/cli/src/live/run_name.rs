@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What metrics call a run: the same on all ranks, so that their series are found by it.
 
-use trace::define::{Definitions, DIRECTORY, JOB, RUN, START};
+use trace::define::{DIRECTORY, JOB, RUN, START};
+use trace::Definitions;
 use trace::Header;
 
 /// Characters of a program's name, and of what tells two of its runs apart.

@@ -15,7 +15,8 @@ use std::time::{Instant, UNIX_EPOCH};
 
 use elf::Elf;
 pub use elf::{Limit, Nearby};
-use trace::define::{CallerInfo, Definition, Definitions, FrameInfo, Language};
+use trace::define::{CallerInfo, Definition, FrameInfo, Language};
+use trace::Definitions;
 
 use crate::run::Run;
 
