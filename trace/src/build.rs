@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use crate::define::{
-    CallerInfo, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, Language, ModuleInfo, TrackInfo,
-    MAX_RECORD,
+    CallerInfo, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, Language, ModuleInfo, NativeStack,
+    TrackInfo, MAX_RECORD,
 };
 use crate::event::{Event, Kind};
 use crate::header::Header;
@@ -113,6 +113,12 @@ impl Builder {
         self.define(frame, Definition::Caller(CallerInfo { module, module_only: false, offset }));
         self.define(stack, Definition::Stack(&frame.to_le_bytes()));
         stack
+    }
+
+    /// By which machine code a line comes to what it puts on the GPU.
+    pub fn native(&mut self, info: NativeStack) {
+        let id = self.fresh();
+        self.define(id, Definition::Native(info));
     }
 
     /// Describes a device.

@@ -13,6 +13,7 @@
 //! tag 8 module     u32 path, u32 build id in hex (string ids, 0 none), u64 load base
 //! tag 9 caller     u32 module (its id), u32 1: the function is not known, u64 return address less the load base
 //! tag 10 in module u32 path (0: the outermost module), u32 class (string ids); the id is a stack's
+//! tag 11 native    u32 Python stack, u32 type of the node, u32 kernel (string ids), u32 stack of callers
 //! ```
 //! String id 0 is "no string". A later definition of the same id replaces the earlier one.
 
@@ -137,6 +138,20 @@ pub struct InModule {
     pub class: u32,
 }
 
+/// By which machine code a line of Python, or a node of PyTorch's backward pass, comes to what it
+/// puts on the GPU: seen once, the same each time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct NativeStack {
+    /// The Python stack that calls it; 0: none does.
+    pub outer: u32,
+    /// Mangled name of the type of the node that was evaluated, a string id; 0: none was.
+    pub node: u32,
+    /// Mangled name of the kernel, a string id; 0: a copy, or a memset.
+    pub kernel: u32,
+    /// The callers between them, a stack.
+    pub native: u32,
+}
+
 /// Whose events a track holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum TrackInfo {
@@ -196,6 +211,8 @@ pub enum Definition<'a> {
     Caller(CallerInfo),
     /// Tag 10; the id is that of the stack.
     InModule(InModule),
+    /// Tag 11.
+    Native(NativeStack),
 }
 
 /// Longest encoded record.
@@ -274,6 +291,12 @@ impl Definition<'_> {
                 w.u32(m.class)?;
                 10
             }
+            Definition::Native(n) => {
+                for v in [n.outer, n.node, n.kernel, n.native] {
+                    w.u32(v)?;
+                }
+                11
+            }
         };
         let end = w.at.next_multiple_of(4);
         while w.at < end {
@@ -346,6 +369,12 @@ impl Definition<'_> {
                 offset: u64_at(body, 8)?,
             }),
             10 => Definition::InModule(InModule { path: u32_at(body, 0)?, class: u32_at(body, 4)? }),
+            11 => Definition::Native(NativeStack {
+                outer: u32_at(body, 0)?,
+                node: u32_at(body, 4)?,
+                kernel: u32_at(body, 8)?,
+                native: u32_at(body, 12)?,
+            }),
             _ => return Some((id, None, length)),
         };
         Some((id, Some(definition), length))
@@ -423,6 +452,7 @@ mod tests {
             Definition::Module(ModuleInfo { path: 1, build_id: 2, base: 0x7f00_1234_5000 }),
             Definition::Caller(CallerInfo { module: 3, module_only: true, offset: 1 << 33 }),
             Definition::InModule(InModule { path: 5, class: 6 }),
+            Definition::Native(NativeStack { outer: 1, node: 2, kernel: 3, native: 4 }),
         ];
         let mut buffer = [0; MAX_RECORD];
         for d in all {

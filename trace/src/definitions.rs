@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use crate::define::{
     u32_at, CallerInfo, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, Language, ModuleInfo,
-    TrackInfo, MAX_FRAMES,
+    NativeStack, TrackInfo, MAX_FRAMES,
 };
 
 /// All definitions of a recording, by id.
@@ -21,6 +21,7 @@ pub struct Definitions {
     modules: HashMap<u32, ModuleInfo>,
     callers: HashMap<u32, CallerInfo>,
     in_modules: HashMap<u32, InModule>,
+    natives: Vec<NativeStack>,
 }
 
 impl Definitions {
@@ -59,6 +60,7 @@ impl Definitions {
             Definition::InModule(m) => {
                 self.in_modules.insert(id, m);
             }
+            Definition::Native(n) => self.natives.push(n),
         }
     }
 
@@ -90,12 +92,27 @@ impl Definitions {
     /// The frames of the stack with this id, innermost first; nothing for 0, ids never defined and
     /// frames never defined.
     pub fn stack(&self, id: u32) -> impl DoubleEndedIterator<Item = &FrameInfo> {
-        self.stacks.get(&id).map_or(&[][..], |s| s).iter().filter_map(|f| self.frames.get(f))
+        self.frames(id).iter().filter_map(|f| self.frames.get(f))
+    }
+
+    /// The ids of its frames; of an unknown stack none.
+    pub fn frames(&self, stack: u32) -> &[u32] {
+        self.stacks.get(&stack).map_or(&[][..], |s| s)
+    }
+
+    /// All stacks, by id and with the ids of their frames.
+    pub fn stacks(&self) -> impl Iterator<Item = (u32, &[u32])> {
+        self.stacks.iter().map(|(id, frames)| (*id, &**frames))
     }
 
     /// The module of PyTorch's that the stack with this id is in.
     pub fn in_module(&self, stack: u32) -> Option<InModule> {
         self.in_modules.get(&stack).copied()
+    }
+
+    /// By which machine code lines come to what they put on the GPU.
+    pub fn natives(&self) -> &[NativeStack] {
+        &self.natives
     }
 
     /// The frame with this id.

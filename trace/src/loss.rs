@@ -102,11 +102,11 @@ losses! {
     SampleQueueFull = 25, Note, "sample_queue_full", "samples of host threads lost because the drain thread was late";
     /// A thread's ring had no room left for ranges; the rest of it is for events.
     RangeDropped = 26, Note, "range_dropped", "begins and ends of named ranges dropped because a thread made them faster than they were taken";
-    /// Calls without Python whose caller could not be found: no unwind tables, code of no module, a
-    /// module replaced meanwhile.
-    CallerUnknown = 27, Note, "caller_unknown", "calls without Python whose calling function could not be found (no unwind tables, or code of no module)";
-    /// Calls without Python from new places while there was no room for more of them.
-    CallerDropped = 28, Note, "caller_dropped", "calls without Python and without their calling function: too many new ones at once";
+    /// Functions that called CUDA (of calls without Python), or lie between a line and its kernel,
+    /// that could not be found: no unwind tables, code of no module, a module replaced meanwhile.
+    CallerUnknown = 27, Note, "caller_unknown", "functions that called CUDA and could not be found (no unwind tables, or code of no module)";
+    /// Such functions from new places while there was no room for more of them.
+    CallerDropped = 28, Note, "caller_dropped", "functions that called CUDA and were not looked for: too many new ones at once";
     /// Times that lie before the GPU's first use or in the future: of another clock than the
     /// recording's.
     ForeignClock = 29, Data, "foreign_clock", "GPU operations and calls with times of another clock (another profiler's), left out";

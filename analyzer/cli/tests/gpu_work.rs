@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: the tables `gpu_lines` and `gpu_modules` say what each kernel was for, by hand; and the
-//! same once the recording has been written as a trace and read again.
+//! Purpose: the tables `gpu_lines`, `gpu_modules` and `gpu_ops` say what each kernel was for, by
+//! hand; and the same once the recording has been written as a trace and read again.
+
+use std::io::Read;
 
 use cli::tables;
 use cli::tables::{Format, NameStyle, Source};
 use trace::build::Builder;
 use trace::call::{pack, Class, RUNTIME};
+use trace::define::NativeStack;
 use trace::{Event, Kind};
 use verdict::output::chrome;
 use verdict::output::chrome::ChromeOptions;
+use verdict::run::operators::Operator;
 use verdict::run::Run;
 
 const TORCH: &str = "/usr/lib/python3/dist-packages/torch";
@@ -29,7 +33,7 @@ fn recording() -> Vec<u8> {
     let update =
         b.stack(&[("Adam.step", &format!("{TORCH}/optim/adam.py"), 9), ("main", "/job/train.py", 44)]);
     let own = b.stack(&[("Own.backward", "/job/own.py", 7)]);
-    let kernel = b.kernel("gemm", 256, 64);
+    let kernel = b.kernel("_Z4gemmPf", 256, 64);
     let nodes = ["N5torch8autograd9generated14AddmmBackward0E", "N5torch8autograd14AccumulateGradE"];
     let [addmm, sums] = nodes.map(|name| b.string(name));
     for (number, stack) in [(20, up), (21, outer)] {
@@ -72,7 +76,7 @@ fn recording() -> Vec<u8> {
     b.finish()
 }
 
-/// Both tables: total and backward ns, how many, what.
+/// The tables: total and backward ns, how many, what.
 fn said(source: &Source<'_>) -> String {
     let table = |name| {
         let mut out = Vec::new();
@@ -83,7 +87,22 @@ fn said(source: &Source<'_>) -> String {
             text.lines().skip(1).map(|row| row.split_once(',').unwrap().1.trim_end_matches(',').to_owned());
         rows.collect::<Vec<_>>().join("\n")
     };
-    format!("{}\n--\n{}\n", table("gpu_lines"), table("gpu_modules"))
+    format!("{}\n--\n{}\n--\n{}\n", table("gpu_lines"), table("gpu_modules"), table("gpu_ops"))
+}
+
+/// As if the machine code on the way had been recorded.
+fn know_operators(run: &mut Run) {
+    let lines = run.threads[0].calls.iter().map(|c| c.site);
+    let of_modules: Vec<u32> = lines.take(3).collect();
+    for stack in of_modules {
+        run.operators.add(stack, "", "_Z4gemmPf", Some(Operator { name: "aten::linear", nodes: "" }));
+    }
+    run.operators.add(
+        0,
+        "N5torch8autograd9generated14AddmmBackward0E",
+        "_Z4gemmPf",
+        Some(Operator { name: "aten::mm", nodes: "" }),
+    );
 }
 
 const EXPECTED: &str = "\
@@ -102,6 +121,13 @@ const EXPECTED: &str = "\
 70000,50000,2,(outermost),Net
 70000,60000,2,blocks.3.up,Linear
 30000,0,1,unattributed,,thread 5
+--
+200000,200000,3,aten::mm
+100000,0,1,unattributed,thread 9
+80000,80000,1,unattributed,AccumulateGrad
+70000,70000,1,unattributed,AddmmBackward0
+60000,0,3,aten::linear
+40000,0,1,unattributed,thread 5
 ";
 
 fn written(run: &Run) -> Vec<u8> {
@@ -112,7 +138,8 @@ fn written(run: &Run) -> Vec<u8> {
 #[test]
 fn each_kernel_is_of_its_line_and_module_forward_and_backward() {
     let bytes = recording();
-    let run = verdict::load(bytes.as_slice()).unwrap();
+    let mut run = verdict::load(bytes.as_slice()).unwrap();
+    know_operators(&mut run);
     let text = said(&Source::new(&run, NameStyle::Short));
     assert_eq!(text, EXPECTED);
     let path = std::env::temp_dir().join(format!("gapprobe-gpu-work-{}.json.gz", std::process::id()));
@@ -163,4 +190,36 @@ fn what_is_gpu_bound_says_which_line_its_work_is_for() {
     assert_eq!(a.verdict.cause, "GPU-BOUND");
     let said = "63% of the GPU's work is for net.py:40 in Block.forward, 32% in its backward pass";
     assert!(a.verdict.text().contains(said), "{}", a.verdict.text());
+}
+
+/// Python that Inductor wrote calls a kernel of its own making; the machine code on the way is no
+/// operator's.
+#[test]
+fn a_kernel_of_torch_compile_is_of_what_inductor_says() {
+    let code = std::env::temp_dir().join(format!("gapprobe-inductor-{}.py", std::process::id()));
+    let text = "def call(args):\n    # Topologically Sorted Source Nodes: [h, out], Original ATen: [aten.add, aten.relu]\n    triton_poi_fused_0.run(buf0)\n";
+    std::fs::write(&code, text).unwrap();
+    let mut b = Builder::new();
+    b.on_recorder(Event::clock_pair(1, 1));
+    b.device(0, "GPU", 132);
+    let (file, name) = (code.to_str().unwrap(), "triton_poi_fused_0");
+    let outer =
+        b.stack(&[("CachingAutotuner.run", &format!("{TORCH}/_inductor/runtime.py"), 9), ("call", file, 3)]);
+    let (kernel, string) = (b.kernel(name, 256, 64), b.string(name));
+    let native = b.caller(("/lib/launcher.so", "", 0x7000), 64);
+    b.native(NativeStack { outer, node: 0, kernel: string, native });
+    let mut launch = Event::new(Kind::Call, 1_000, 2_000);
+    (launch.a, launch.x, launch.correlation, launch.c) = (pack(RUNTIME, 211), Class::Launch as u8, 1, outer);
+    b.on_thread(5, launch);
+    b.on_stream(0, 1, 7, Event { a: kernel, b: 1, correlation: 1, ..Event::new(Kind::Kernel, 3_000, 4_000) });
+    let bytes = b.finish();
+    let mut run = verdict::load(bytes.as_slice()).unwrap();
+    verdict::symbols::name(&mut run, None);
+    std::fs::remove_file(&code).unwrap();
+    let (thread, call) = run.call(0).unwrap();
+    let operator = run.operator(thread, call, &run.devices[0].streams[0].ops[0]);
+    assert_eq!(operator, Some(Operator { name: "aten::add+aten::relu", nodes: "h, out" }));
+    let mut trace = String::new();
+    flate2::read::GzDecoder::new(written(&run).as_slice()).read_to_string(&mut trace).unwrap();
+    assert!(trace.contains(r#""operator":"aten::add+aten::relu","source nodes":"h, out""#), "{trace}");
 }

@@ -178,7 +178,7 @@ impl Recorder {
             let words = sites.launch(words, store);
             if sites.take(words, store)
                 || nodes.take(tid, words, sites, store, capture)
-                || callers.take(words, store)
+                || callers.take(words, store, |site, store| sites.used(site, store))
                 || marks.take(tid, words, store, capture)
             {
                 return;
@@ -195,7 +195,7 @@ impl Recorder {
         });
         self.pace.emptied(emptied_at, most);
         marks.settle();
-        callers.settle(store);
+        callers.settle(store, |functions, store| nodes.kind(functions, store));
         decoder.count(Total::Callbacks, calls * 2);
         if let Some(session) = session::get() {
             if !session::is_subscribed() && !capture.is_on() {

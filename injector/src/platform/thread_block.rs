@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
-//! What we keep per thread: 32 bytes of thread-local memory, zero at first, without destructor and
+//! What we keep per thread: 40 bytes of thread-local memory, zero at first, without destructor and
 //! without the allocation that a dynamic TLS access may make on a thread's first touch.
 //!
 //! Rust has no stable way to ask for the initial-exec TLS model, so on x86-64 the block is declared
 //! and addressed in assembly: its offset from the thread pointer is fixed when the library is
-//! loaded (32 bytes of the static surplus where the driver, not LD_PRELOAD, loads us).
+//! loaded (40 bytes of the static surplus where the driver, not LD_PRELOAD, loads us).
 
 use std::cell::Cell;
 
@@ -27,6 +27,8 @@ pub(crate) struct ThreadBlock {
     pub(crate) slot: Cell<u8>,
     /// Launches before it came to the safepoint for the first time.
     pub(crate) unhooked: Cell<u64>,
+    /// The table of functions of the node of PyTorch's that it evaluates; 0: none (see `torch`).
+    pub(crate) node: Cell<u64>,
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -35,10 +37,10 @@ std::arch::global_asm!(
     ".globl gapprobe_thread_block",
     ".hidden gapprobe_thread_block",
     ".type gapprobe_thread_block,@object",
-    ".size gapprobe_thread_block,32",
+    ".size gapprobe_thread_block,40",
     ".p2align 4",
     "gapprobe_thread_block:",
-    ".zero 32",
+    ".zero 40",
     ".previous",
 );
 
@@ -57,7 +59,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
             options(nostack, pure, readonly),
         );
     }
-    // SAFETY: the block is 32 zero-initialised bytes of this thread, valid for the thread's life,
+    // SAFETY: the block is 40 zero-initialised bytes of this thread, valid for the thread's life,
     // and only reached here.
     f(unsafe { &*block })
 }
@@ -65,7 +67,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
 #[cfg(not(target_arch = "x86_64"))]
 std::thread_local! {
     static BLOCK: ThreadBlock =
-        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), in_sync: Cell::new(false), slot: Cell::new(0), unhooked: Cell::new(0) } };
+        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), in_sync: Cell::new(false), slot: Cell::new(0), unhooked: Cell::new(0), node: Cell::new(0) } };
 }
 
 /// Runs `f` on the calling thread's block.

@@ -43,6 +43,8 @@ pub(crate) enum Tag {
     /// Callers that are no Python (`callers/`).
     Caller = 0xd4,
     StackCopy = 0xd5,
+    /// The way from a line to its kernel (`callers/launches.rs`).
+    LaunchStack = 0xd3,
     /// Named ranges (`ranges.rs`).
     RangePush = 0xe0,
     RangePop = 0xe1,

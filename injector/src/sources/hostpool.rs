@@ -4,8 +4,9 @@
 //! the pool share the overflow ring. A ring whose thread is gone is given back by the drain thread
 //! (no TLS destructors: CPython, CUDA and the program run code after ours would).
 
+use std::ops::Range;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use trace::Loss;
@@ -31,6 +32,16 @@ struct Place {
     ring: spsc::Ring<RING_EVENTS>,
     /// What its walks found out about its Python stacks.
     memo: Memo,
+    stack: OwnStack,
+}
+
+/// The stack that libc made for a thread.
+#[repr(C)]
+struct OwnStack {
+    /// libc's descriptor of the thread, at the upper end.
+    high: AtomicU64,
+    /// The lower end; 0: not looked for, `u64::MAX`: not known.
+    low: AtomicU64,
 }
 
 #[repr(C)]
@@ -123,6 +134,9 @@ fn claim(pool: &Pool, tid: u32) -> usize {
         if place.owner.load(Ordering::Relaxed) == 0
             && place.owner.compare_exchange(0, tid, Ordering::AcqRel, Ordering::Relaxed).is_ok()
         {
+            // SAFETY: takes nothing, cannot fail.
+            place.stack.high.store(unsafe { libc::pthread_self() }, Ordering::Relaxed);
+            place.stack.low.store(0, Ordering::Release);
             return std::ptr::from_ref(place) as usize;
         }
     }
@@ -208,6 +222,30 @@ pub(crate) fn push_together(items: &[[u64; SLOT_WORDS]]) -> bool {
 #[inline]
 pub(crate) fn memo() -> Option<&'static Memo> {
     pool().and_then(|pool| own_place(pool).ok()).map(|place| &place.memo)
+}
+
+/// The calling thread's own stack, where it is known; `Err(true)`: it may be soon.
+#[inline]
+pub(crate) fn own_stack() -> Result<Range<u64>, bool> {
+    let place = pool().and_then(|pool| own_place(pool).ok()).ok_or(false)?;
+    match place.stack.low.load(Ordering::Acquire) {
+        0 => Err(true),
+        u64::MAX => Err(false),
+        low => Ok(low..place.stack.high.load(Ordering::Relaxed)),
+    }
+}
+
+/// Looks for the stacks of threads that are new: `low_of` gives the lower end of the one that ends
+/// at libc's descriptor of the thread. Only the drain thread, which alone gives places back: no
+/// place changes hands meanwhile.
+pub(crate) fn look_for_stacks(mut low_of: impl FnMut(u64) -> Option<u64>) {
+    for place in pool().map(|pool| &pool.places).into_iter().flatten() {
+        let is_new = place.owner.load(Ordering::Acquire) != 0 && place.stack.low.load(Ordering::Acquire) == 0;
+        let high = place.stack.high.load(Ordering::Relaxed);
+        if is_new && high != 0 {
+            place.stack.low.store(low_of(high).unwrap_or(u64::MAX), Ordering::Release);
+        }
+    }
 }
 
 /// Ranges get no more than this much of a ring: what waits for the GPU comes behind them, and must

@@ -10,4 +10,5 @@ pub(crate) mod hostpool;
 pub(crate) mod marks;
 pub(crate) mod memo;
 pub(crate) mod python;
+mod seen;
 pub(crate) mod torch;

@@ -5,7 +5,9 @@
 
 use std::collections::HashMap;
 
-use trace::define::{CallerInfo, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, ModuleInfo};
+use trace::define::{
+    CallerInfo, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, ModuleInfo, NativeStack,
+};
 
 use super::Store;
 
@@ -18,6 +20,7 @@ pub(crate) struct Dictionary {
     stacks: HashMap<(Box<[u32]>, Option<InModule>), u32>,
     modules: HashMap<ModuleInfo, u32>,
     callers: HashMap<CallerInfo, u32>,
+    natives: HashMap<NativeStack, u32>,
     bytes: usize,
     site_bytes: usize,
     last_id: u32,
@@ -121,6 +124,16 @@ impl Store {
         }
         let id = self.site_definition(Definition::Caller(info))?;
         self.dictionary.callers.insert(info, id);
+        Some(id)
+    }
+
+    /// Id of what is known of a launch's way; `None` where there is no room.
+    pub(crate) fn native(&mut self, info: NativeStack) -> Option<u32> {
+        if let Some(&id) = self.dictionary.natives.get(&info) {
+            return Some(id);
+        }
+        let id = self.site_definition(Definition::Native(info))?;
+        self.dictionary.natives.insert(info, id);
         Some(id)
     }
 

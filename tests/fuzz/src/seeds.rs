@@ -14,7 +14,7 @@ use std::path::Path;
 use fixture::{export, Schema};
 use trace::build::Builder;
 use trace::call::{pack, CALLS};
-use trace::define::Language;
+use trace::define::{Language, NativeStack};
 use trace::event::{sample, Event, Gauge, Kind, MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, START_END};
 
 /// A training loop: `steps` steps of `kernels` kernels, each launched by thread 100, then a
@@ -75,6 +75,10 @@ fn standing() -> Vec<u8> {
     let (range, domain) = (b.string("forward"), b.string("NCCL"));
     b.in_module(python, "blocks.0", "Block");
     let of_node = b.string("N5torch8autograd9generated14AddmmBackward0E");
+    let gemm = b.string("gemm_qkv");
+    for (outer, node) in [(python, 0), (0, of_node)] {
+        b.native(NativeStack { outer, node, kernel: gemm, native: caller });
+    }
     let call = |b: &mut Builder, tid, name: &str, span: (u64, u64), correlation, c| {
         let Some(known) = CALLS.iter().find(|c| c.name == name) else { return };
         let (a, x) = (pack(known.domain, known.id), known.class as u8);

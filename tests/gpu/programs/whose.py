@@ -4,11 +4,15 @@
 Plain, it trains. With --reference it says for each kernel of one step what it is of, by PyTorch's own means: each
 function of torch's that is called gets a range with the program's line and the path by named_modules(); a kernel of a
 backward pass goes by the sequence number of its autograd node to the operator that made the node (torch.profiler).
+A model with _compiled behind its name goes through torch.compile; of its kernels Inductor's own code says what they are of.
 The last line on stdout is one JSON object."""
 
 import argparse
+import contextlib
 import json
 import os
+import pathlib
+import re
 import sys
 import tempfile
 
@@ -95,6 +99,7 @@ class UNet(nn.Module):
 def build(name):
     """(model, step): a training step, and the model whose modules are named."""
     torch.manual_seed(0)
+    name, is_compiled = name.removesuffix("_compiled"), name.endswith("_compiled")
     device = Context.device
     if name == "gpt":
         model = gpt.GPT(32768, 512, 6, 8, 256).to(device, torch.bfloat16)
@@ -106,6 +111,8 @@ def build(name):
         model, inputs = UNet().to(device), tuple(torch.randn(8, 3, 64, 64, device=device) for _ in range(2))
     else:
         sys.exit(f"whose: no model {name}")
+    if is_compiled:
+        model = torch.compile(model)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
 
     def step():
@@ -142,7 +149,8 @@ class Marking(TorchFunctionMode):
 
 
 def kernels(events):
-    """What each kernel of a trace is of, in the order of their launches: [name, path, class, line, pass, us]."""
+    """What each kernel of a trace is of, in the order of their launches: [name, path, class, line, pass, us, node,
+    operator]."""
     launches, by_thread, work, operators = {}, {}, [], {}
     for e in events:
         category, args = e.get("cat"), e.get("args") or {}
@@ -169,6 +177,7 @@ def kernels(events):
             continue
         at, thread, of = launch["ts"], launch["tid"], "forward"
         stack = around(thread, at)
+        aten = next((e["name"] for e in stack if e["name"].startswith("aten::")), "")
         node = next((e for e in reversed(stack) if e["name"].startswith("autograd::engine::evaluate_function")), None)
         kind = ""
         if node is not None:
@@ -176,16 +185,39 @@ def kernels(events):
             operator = operators.get((node.get("args") or {}).get("Sequence number"))
             stack = around(operator["tid"], operator["ts"]) if operator else []
         mark = next((e["name"] for e in reversed(stack) if e["name"].startswith(MARK)), f"{MARK}|-|")
-        outer = next((e["name"] for e in stack if e["cat"] == "cpu_op"), "")
         path, module, line = mark[len(MARK):].split("|")
-        found.append((at, [kernel["name"], path, module, line, of, round(kernel["dur"], 3), kind or outer]))
+        found.append((at, [kernel["name"], path, module, line, of, round(kernel["dur"], 3), kind, aten]))
     return [row for _, row in sorted(found, key=lambda f: f[0])]
 
 
+def generated(cache):
+    """By the names of Triton's kernels what Inductor's code says of them: operators and nodes of the source."""
+    found, said = {}, None
+    for path in pathlib.Path(cache).rglob("*.py"):
+        for line in path.read_text(errors="replace").splitlines():
+            comment = re.search(r"# (?:\w+ )*Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]", line)
+            run = re.match(r"\s+(triton_\w+)\.run\(", line)
+            if comment:
+                said = (comment[2].replace("aten.", "aten::").replace("prims.", "prims::").replace(", ", "+"), comment[1])
+            elif run and said:
+                found[run[1]] = said
+    return found
+
+
+def told(row, said):
+    operator, nodes = said.get(row[0], (row[7], ""))
+    return [*row[:7], operator, nodes]
+
+
 def reference(model, step):
-    marking = Marking(model)
-    nn.modules.module.register_module_forward_pre_hook(marking.enter)
-    nn.modules.module.register_module_forward_hook(marking.leave)
+    is_compiled = hasattr(model, "_orig_mod")
+    if is_compiled:
+        marking, cache = contextlib.nullcontext(), tempfile.mkdtemp()
+        os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
+    else:
+        marking = Marking(model)
+        nn.modules.module.register_module_forward_pre_hook(marking.enter)
+        nn.modules.module.register_module_forward_hook(marking.leave)
     activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
     for _ in range(3):
         step()
@@ -197,7 +229,8 @@ def reference(model, step):
     with tempfile.TemporaryDirectory() as folder:
         path = os.path.join(folder, "trace.json")
         profile.export_chrome_trace(path)
-        return kernels(json.load(open(path))["traceEvents"])
+        found = kernels(json.load(open(path))["traceEvents"])
+    return [told(row, generated(cache)) for row in found] if is_compiled else found
 
 
 def main():

@@ -28,7 +28,10 @@ const FLOORS: [(&str, &[&str]); 6] = [
             "ring",
         ],
     ),
-    ("injector sources", &["torch", "cupti", "marks", "callers", "python", "hostpool", "memo", "above"]),
+    (
+        "injector sources",
+        &["torch", "cupti", "marks", "callers", "python", "hostpool", "memo", "seen", "above"],
+    ),
     ("analyzer/spool", &["retention", "leftovers", "fresh", "writer_lock", "liveness", "procfs", "elf"]),
     (
         "analyzer/verdict",

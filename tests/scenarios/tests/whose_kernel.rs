@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: a kernel's line and module, in the forward pass and in the backward one. A model of a
-//! real PyTorch for the CPU, whose matrix products launch kernels on the simulated driver
-//! (victims/modules.py, victims/libgemm.c), says itself which module each is of, by
-//! `named_modules()`; every kernel of the recording is held against that. Both passes have the
-//! line of the forward, but where the program has written the backward itself.
+//! Purpose: a kernel's line, module and operator, in the forward pass and in the backward one. A
+//! model of a real PyTorch for the CPU, whose matrix products launch kernels on the simulated
+//! driver (victims/modules.py, victims/libgemm.c), says itself which module each is of, by
+//! `named_modules()`; every kernel of the recording is held against that. Both passes have the line
+//! of the forward, but where the program has written the backward itself.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,6 +17,8 @@ const STEPS: usize = 60;
 /// Steps until it is known which frames call modules: the drain thread's first round after the
 /// first of them, and of a machine that has much else to do.
 const FIRST: usize = 20;
+/// The kernel of the checkpoint's layer.
+const AGAIN: &str = "gemm_8_20_60";
 const SOURCE: &str = "tests/scenarios/victims/modules.py";
 
 /// What a kernel is of: module and class ("-": of none), line.
@@ -54,8 +56,10 @@ fn each_kernel_is_of_its_module_and_line_in_both_passes() {
     for loss in [Loss::SiteDropped, Loss::FrameUnreadable, Loss::HostRingFull] {
         assert_eq!(recorded.loss(loss), 0, "{loss:?}");
     }
-    let loaded =
+    let mut loaded =
         verdict::load(&*std::fs::read(&run.recordings()[0]).expect("a recording")).expect("a recording");
+    verdict::symbols::name(&mut loaded, None);
+    let mut operators: BTreeMap<(String, bool), BTreeMap<Option<String>, usize>> = BTreeMap::new();
     let mut sites = Sites::new(&loaded);
     let mut seen: BTreeMap<(String, bool), BTreeMap<Whose, usize>> = BTreeMap::new();
     let ops = loaded.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
@@ -73,7 +77,10 @@ fn each_kernel_is_of_its_module_and_line_in_both_passes() {
         let site = sites.of(work.stack).and_then(|site| sites.get(site));
         let whose = (path, class, site.map_or(0, |s| s.line));
         let kernel = loaded.definitions.kernel_name(op.a).to_owned();
-        *seen.entry((kernel, work.node.is_some())).or_default().entry(whose).or_default() += 1;
+        let key = (kernel, work.node.is_some());
+        let operator = loaded.operator(thread, call, op).map(|o| o.name.to_owned());
+        *operators.entry(key.clone()).or_default().entry(operator).or_default() += 1;
+        *seen.entry(key).or_default().entry(whose).or_default() += 1;
     }
     for (kernel, passes) in &expected {
         for (is_backward, whose) in [false, true].into_iter().zip(passes) {
@@ -89,4 +96,17 @@ fn each_kernel_is_of_its_module_and_line_in_both_passes() {
         }
     }
     assert_eq!(seen.len(), 2 * expected.len(), "no other kernels: {seen:#?}");
+    for ((kernel, is_backward), of) in &operators {
+        let forward = truth[kernel][4].as_str().expect("an operator");
+        // both products of a backward pass, and in it a forward that is computed again
+        let right = if *is_backward { "aten::mm" } else { forward };
+        let is_right = |o: &&str| *o == right || *is_backward && kernel == AGAIN && *o == forward;
+        let known: usize =
+            of.iter().filter(|(o, _)| o.as_deref().is_some_and(|o| is_right(&o))).map(|o| o.1).sum();
+        let all: usize = of.values().sum();
+        let unknown = of.get(&None).copied().unwrap_or(0);
+        assert_eq!(known + unknown, all, "{kernel}, backward {is_backward}: {of:?}");
+        // (of the engine's nodes that began before the window nothing is known)
+        assert!(unknown <= 2, "{kernel}, backward {is_backward}: {of:?}");
+    }
 }

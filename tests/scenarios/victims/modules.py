@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of a real PyTorch for the CPU, whose matrix products launch kernels on the simulated driver (libgemm.c):
 modules.py LIBRARY STEPS. No two operators have the same sizes. The last line says, for the kernel of each, the module that
-it is of, by named_modules(), and the mark of its line; a backward pass is of the line of the forward one but where the
-program says how it goes."""
+it is of, by named_modules(), the mark of its line, and the operator; a backward pass is of the line of the forward one
+but where the program says how it goes."""
 
 import ctypes
 import gc
@@ -98,11 +98,12 @@ def main():
     truth = {}
     for path, module in net.named_modules():
         if path in OF_MODULES:
-            truth[name(BATCH, *module.weight.shape)] = [path, type(module).__name__, OF_MODULES[path], OF_MODULES[path]]
-    truth[name(BATCH, 20, 38)] = ["", "Net", "functional", "functional"]
-    truth[name(BATCH, 52, 64)] = ["", "Linear", "tail", "tail"]
-    truth[name(BATCH, 60, 12)] = [None, None, "outside", "outside"]
-    truth[name(BATCH, 12, 52)] = [None, None, "own forward", "own backward"]
+            marks = [OF_MODULES[path]] * 2
+            truth[name(BATCH, *module.weight.shape)] = [path, type(module).__name__, *marks, "aten::linear"]
+    truth[name(BATCH, 20, 38)] = ["", "Net", "functional", "functional", "aten::linear"]
+    truth[name(BATCH, 52, 64)] = ["", "Linear", "tail", "tail", "aten::linear"]
+    truth[name(BATCH, 60, 12)] = [None, None, "outside", "outside", "aten::matmul"]
+    truth[name(BATCH, 12, 52)] = [None, None, "own forward", "own backward", "aten::mm"]
     print(json.dumps(truth))
 
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The GPU's time by what of the program it was spent for: its line, and its module of PyTorch's.
 //! Kernels, copies and memsets, each by the call that launched it: the innermost line outside of
-//! frameworks (`verdict::sites`), the innermost module that was being called; those of a backward
-//! pass by the line and module of the forward pass they belong to (`verdict::run::autograd`).
+//! frameworks (`verdict::sites`), the innermost module that was being called, PyTorch's outermost
+//! operator (`verdict::run::operators`); those of a backward pass by the line and module of the
+//! forward pass they belong to (`verdict::run::autograd`), and by the operator of their own.
 //!
 //! Of what has no such line it is told where it came from: the type of the autograd node, or the
 //! thread.
@@ -13,6 +14,7 @@ use foldhash::{HashMap, HashMapExt};
 use trace::define::InModule;
 use trace::{Definitions, FrameInfo};
 use verdict::run::autograd::{type_name, Work};
+use verdict::run::{Call, Op};
 use verdict::sites::{Site, Sites};
 
 use super::groups::by_total;
@@ -34,7 +36,7 @@ pub(super) static BY_LINE: Report = Report {
     rows: |source| {
         let mut sites = Sites::new(source.run);
         let shown = |sites: &Sites<'_>, site| row![sites.get(site).map(Site::to_string).as_deref()];
-        rows(source, 1, &mut sites, |sites, work| sites.of(work.stack), shown)
+        rows(source, 1, &mut sites, |sites, done| sites.of(done.work.stack), shown)
     },
     each: None,
 };
@@ -57,7 +59,7 @@ pub(super) static BY_MODULE: Report = Report {
     ],
     rows: |source| {
         let mut definitions = &source.run.definitions;
-        let module = |d: &mut &Definitions, work: Work| match d.in_module(work.stack) {
+        let module = |d: &mut &Definitions, Done { work, .. }: Done<'_>| match d.in_module(work.stack) {
             None if work.stack == 0 || calls_modules(d, work.stack) => None,
             found => Some(found), // (none: it has a line, and that is in no module)
         };
@@ -66,6 +68,22 @@ pub(super) static BY_MODULE: Report = Report {
             None => row![OUTSIDE, None::<&str>],
         };
         rows(source, 2, &mut definitions, module, shown)
+    },
+    each: None,
+};
+
+pub(super) static BY_OPERATOR: Report = Report {
+    name: "gpu_ops",
+    title: "GPU Time by Operator",
+    what: "the same by PyTorch's outermost operator",
+    needs: "GPU operations",
+    usual: false,
+    shown: 0,
+    columns: &[TIME, TOTAL, BACKWARD, INSTANCES, text("Operator", "operator"), FROM],
+    rows: |source| {
+        let run = source.run;
+        let operator = |(): &mut (), d: Done<'_>| run.operator(d.thread, d.call, d.op).map(|o| o.name);
+        rows(source, 1, &mut (), operator, |(), name| row![name])
     },
     each: None,
 };
@@ -97,6 +115,15 @@ enum Owner<K> {
     Nobody,
 }
 
+/// An operation of the GPU's and the call that launched it.
+#[derive(Clone, Copy)]
+struct Done<'a> {
+    thread: usize,
+    call: &'a Call,
+    op: &'a Op,
+    work: Work,
+}
+
 #[derive(Clone, Copy, Default)]
 struct Sum {
     total: u128,
@@ -104,13 +131,13 @@ struct Sum {
     count: u64,
 }
 
-/// The rows of a table with so many cells of whose it is: `whose` work is, and how those are
+/// The rows of a table with so many cells of whose it is: `whose` it was, and how those are
 /// `shown`, by a state that both have.
 fn rows<S, K: Copy + Eq + Hash>(
     source: &Source<'_>,
     named: usize,
     state: &mut S,
-    whose: impl Fn(&mut S, Work) -> Option<K>,
+    whose: impl Fn(&mut S, Done<'_>) -> Option<K>,
     shown: impl Fn(&S, K) -> Row,
 ) -> Vec<Row> {
     let run = source.run;
@@ -121,7 +148,7 @@ fn rows<S, K: Copy + Eq + Hash>(
             let work = run.work(thread, call);
             is_backward = work.node.is_some();
             let nobody = work.node.map_or(Owner::Thread(thread), Owner::Node);
-            owner = whose(state, work).map_or(nobody, Owner::Of);
+            owner = whose(state, Done { thread, call, op, work }).map_or(nobody, Owner::Of);
         }
         let (sum, ns) = (sums.entry(owner).or_default(), u128::from(op.span().ns()));
         sum.total += ns;

@@ -116,7 +116,7 @@ impl Report {
 }
 
 /// Every report, nsys's first.
-pub static REPORTS: [&Report; 19] = [
+pub static REPORTS: [&Report; 20] = [
     &cuda_api_sum::REPORT,
     &cuda_gpu_kern_sum::REPORT,
     &cuda_gpu_mem_time_sum::REPORT,
@@ -134,6 +134,7 @@ pub static REPORTS: [&Report; 19] = [
     &hta::REPORT,
     &gpu_work::BY_LINE,
     &gpu_work::BY_MODULE,
+    &gpu_work::BY_OPERATOR,
     &ops::BY_NAME,
     &ops::BY_SHAPES,
 ];

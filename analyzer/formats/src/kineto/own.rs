@@ -7,9 +7,10 @@ use trace::define::{Definition, InModule, MAX_FRAMES};
 use trace::{FrameInfo, Header, Language, Loss, Total};
 
 use verdict::output::chrome::facts::{
-    numbers, times, COMMAND, JUDGED_BY, MOST_BACKWARD, MOST_MARKS, MOST_SAMPLES,
+    numbers, times, COMMAND, JUDGED_BY, MOST_BACKWARD, MOST_MARKS, MOST_OPERATORS, MOST_SAMPLES,
 };
 use verdict::run::autograd::InBackward;
+use verdict::run::operators::Operator;
 use verdict::run::{
     Child, ChildSample, LossMark, Reading, Recorder, Run, Sample, Span, Thread, Uncalled, MAX_TIME,
 };
@@ -125,6 +126,13 @@ impl Own {
         }
         for thread in &mut run.threads {
             thread.backward.sort_by_key(|c| c.start);
+        }
+        for way in list("operators").iter().take(MOST_OPERATORS) {
+            let text = |i: usize| way.get(i).and_then(Json::as_str);
+            if let (Some(stack), Some(node), Some(kernel)) = (small(way, 0), text(1), text(2)) {
+                let operator = text(3).map(|name| Operator { name, nodes: text(4).unwrap_or("") });
+                run.operators.add(stack, node, kernel, operator);
+            }
         }
         for thread in list("samples") {
             let Some(tid) = small(thread, 0) else { continue };

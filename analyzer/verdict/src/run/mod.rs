@@ -12,6 +12,7 @@ pub mod complete_to;
 mod device;
 mod host;
 pub mod merge;
+pub mod operators;
 
 use std::collections::HashMap;
 
@@ -23,6 +24,7 @@ pub use device::{Device, Op, Stream, SyncRecord};
 pub use host::{
     Call, Child, ChildSample, Mark, Number, Range, RangeKind, Sample, Thread, LIBRARY_DOMAINS, NAMED_CALL,
 };
+use operators::Operators;
 
 /// Why a recording cannot be loaded.
 pub type LoadError = OpenError;
@@ -223,6 +225,8 @@ pub struct Run {
     pub missing: String,
     /// Python functions of another tool's trace: ids of frames by the names of ranges.
     pub functions: HashMap<u32, u32>,
+    /// Which of PyTorch's operators put what on the GPU.
+    pub operators: Operators,
     /// Flat number of each thread's first call; one entry more than threads.
     pub call_base: Vec<u32>,
 }

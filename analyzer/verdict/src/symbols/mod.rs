@@ -8,8 +8,11 @@
 //! none. What has no symbol stays module and offset.
 
 mod elf;
+mod inductor;
+mod operators;
+mod overloads;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::time::{Instant, UNIX_EPOCH};
 
@@ -85,19 +88,19 @@ pub fn at(path: &Path, build_id: &str, address: u64, nearby: &Nearby) -> Option<
     same_file(path, build_id, u64::MAX)?.at(address, nearby)
 }
 
-/// Names the callers of a run by their symbols, as far as there is time.
+/// Names the callers of a run, and PyTorch's operators, by their symbols, as far as there is time.
 pub fn name(run: &mut Run, until: Option<Instant>) {
     let none: Lines = |_, _, _, calls| vec![None; calls.len()];
     let limit = Limit { bytes: MOST_IN_PROCESS, until };
-    name_callers(&mut run.definitions, run.header.start_realtime, limit, none);
+    name_all(run, limit, none);
 }
 
-/// Names the callers of a run by file and line where their modules have debug information, else by
-/// their symbols. Not in a traced process: it takes memory and time.
+/// As [`name`], the callers by file and line where their modules have debug information. Not in a
+/// traced process: it takes memory and time.
 #[cfg(feature = "readers")]
 pub fn name_with_lines(run: &mut Run, until: Option<Instant>) {
     let limit = Limit { until, ..Limit::NONE };
-    name_callers(&mut run.definitions, run.header.start_realtime, limit, lines::of_file);
+    name_all(run, limit, lines::of_file);
 }
 
 /// Function, file and line.
@@ -105,9 +108,20 @@ type Line = (Option<String>, String, u32);
 /// Of a module's file (path, build id, when it was loaded at the latest) the lines of addresses.
 type Lines = fn(&Path, &str, u64, &[u64]) -> Vec<Option<Line>>;
 
+fn name_all(run: &mut Run, limit: Limit, lines: Lines) {
+    let started = run.header.start_realtime;
+    name_callers(&mut run.definitions, started, limit, lines);
+    run.operators = operators::read(&run.definitions, started, limit);
+}
+
 fn name_callers(definitions: &mut Definitions, started: u64, limit: Limit, lines: Lines) {
     let mut modules: BTreeMap<u32, Vec<(u32, CallerInfo)>> = BTreeMap::new();
-    for (frame, caller) in definitions.callers().take(MAX_CALLERS) {
+    // (those between a line and its kernels are many, and have names of their own)
+    let between: HashSet<u32> = definitions.natives().iter().map(|n| n.native).collect();
+    let of_calls =
+        definitions.stacks().filter(|(id, _)| !between.contains(id)).flat_map(|(_, frames)| frames);
+    let of_calls: HashSet<u32> = of_calls.copied().collect();
+    for (frame, caller) in definitions.callers().filter(|c| of_calls.contains(&c.0)).take(MAX_CALLERS) {
         modules.entry(caller.module).or_default().push((frame, *caller));
     }
     let mut next = definitions.free_string_id();

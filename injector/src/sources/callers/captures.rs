@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`capture`: once for a return address that is new), WARM (`take`, `give_back`), COLD
-// (`prepare`)
+// HOT (`capture`: once for a return address that is new), COLD (`prepare`)
 //! Copies of the top of a thread's stack, for the drain thread to unwind: made by the thread itself
 //! where its walk meets a return address without a row. A fixed pool; what finds no room in it is a
 //! call without its caller, counted.
@@ -10,9 +9,9 @@
 //! the one before it, so that beyond a page no more than a thread's first calls from a place are
 //! without their caller, counted. Nothing here asks the kernel for anything.
 
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
+use super::pool;
 use super::rows::Place;
 use super::stack;
 use crate::platform::memory;
@@ -23,26 +22,16 @@ const BYTES: usize = 4096;
 /// ones (`Callers::period`).
 const POOL: usize = 192;
 
-/// One copy. All-zero is free.
-#[repr(C)]
-struct Slot {
-    taken: AtomicBool,
-    copy: UnsafeCell<Copied>,
-}
-
 /// The top of a stack.
-#[derive(Clone, Copy)]
 #[repr(C)]
-pub(super) struct Copied {
-    /// Where the walk ended; the bytes begin there.
+pub(super) struct Bytes<const N: usize> {
+    /// Where the bytes begin: where a walk is to go on.
     pub(super) place: Place,
-    /// The call is one of CUDA's runtime.
-    pub(super) of_runtime: bool,
-    length: usize,
-    bytes: [u8; BYTES],
+    pub(super) length: usize,
+    pub(super) bytes: [u8; N],
 }
 
-impl Copied {
+impl<const N: usize> Bytes<N> {
     /// The word that was at this address.
     pub(super) fn word(&self, at: u64) -> Option<u64> {
         let from = usize::try_from(at.checked_sub(self.place.at)?).ok()?;
@@ -51,11 +40,15 @@ impl Copied {
     }
 }
 
+/// One copy.
 #[repr(C)]
-struct Pool {
-    next: AtomicU32,
-    slots: [Slot; POOL],
+pub(super) struct Copied {
+    /// The call is one of CUDA's runtime.
+    pub(super) of_runtime: bool,
+    pub(super) stack: Bytes<BYTES>,
 }
+
+type Pool = pool::Pool<Copied, POOL>;
 
 static TABLE: AtomicPtr<Pool> = AtomicPtr::new(std::ptr::null_mut());
 
@@ -67,10 +60,10 @@ pub(super) fn prepare() -> bool {
     true
 }
 
-fn pool() -> Option<&'static Pool> {
+/// The copies; `None` before [`prepare`].
+pub(super) fn pool() -> Option<&'static Pool> {
     // SAFETY: null, or set once by `prepare` to a zeroed mapping of the right size that is never
-    // unmapped; zero is valid for all of it. What is in the cells is reached by whoever set `taken`
-    // alone.
+    // unmapped; zero is valid for all of it.
     unsafe { TABLE.load(Ordering::Acquire).as_ref() }
 }
 
@@ -82,44 +75,12 @@ fn pool() -> Option<&'static Pool> {
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn capture(place: Place, of_runtime: bool) -> Option<u64> {
-    let pool = pool()?;
-    let first = pool.next.fetch_add(1, Ordering::Relaxed) as usize;
-    let number = (0..POOL).map(|n| (first + n) % POOL).find(|n| {
-        // Acquire pairs with the Release of `give_back`: what was read of it was read before.
-        pool.slots.get(*n).is_some_and(|s| {
-            !s.taken.load(Ordering::Relaxed)
-                && s.taken.compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed).is_ok()
-        })
-    })?;
-    let slot = pool.slots.get(number)?;
-    // SAFETY: this thread set `taken`: until its number is handed over nobody else looks at the
-    // copy.
-    let copied = unsafe { &mut *slot.copy.get() };
-    (copied.place, copied.of_runtime) = (place, of_runtime);
-    // SAFETY: our caller's.
-    copied.length = unsafe { stack::copy(place.at, &mut copied.bytes) };
-    if copied.length < 8 {
-        give_back(number as u64);
-        return None;
-    }
-    Some(number as u64)
-}
-
-/// The copy of this number, which came through a ring. Only the drain thread, until it gives it
-/// back.
-pub(super) fn taken(number: u64) -> Option<Copied> {
-    let slot = pool()?.slots.get(usize::try_from(number).ok()?)?;
-    // SAFETY: the thread that made it handed it over by its ring (Release and Acquire of the ring's
-    // head), and `taken` is set until the drain thread gives it back: nobody writes to it.
-    slot.taken.load(Ordering::Relaxed).then(|| unsafe { *slot.copy.get() })
-}
-
-/// Done with it.
-pub(super) fn give_back(number: u64) {
-    let Some(pool) = pool() else { return };
-    if let Some(slot) = usize::try_from(number).ok().and_then(|n| pool.slots.get(n)) {
-        slot.taken.store(false, Ordering::Release);
-    }
+    pool()?.claim(|copied| {
+        (copied.stack.place, copied.of_runtime) = (place, of_runtime);
+        // SAFETY: our caller's.
+        copied.stack.length = unsafe { stack::copy(place.at, &mut copied.stack.bytes) };
+        copied.stack.length >= 8
+    })
 }
 
 #[cfg(test)]
@@ -130,29 +91,20 @@ mod tests {
     #[repr(align(32))]
     struct Aligned([u64; 3]);
 
-    fn of(place: Place, of_runtime: bool) -> Option<u64> {
-        // SAFETY: a place in a frame of the test's.
-        unsafe { capture(place, of_runtime) }
-    }
-
     #[test]
-    fn copies_are_given_out_once_and_again_when_they_came_back() {
+    fn a_copy_has_the_words_of_the_stack_by_their_addresses() {
         assert!(prepare());
         let stack = Aligned([11u64, 22, 33]);
         let at = stack.0.as_ptr() as u64;
         let place = Place { at, rbp: 9, through_cudart: true };
-        let mut numbers: Vec<u64> = (0..POOL).map(|_| of(place, true).unwrap()).collect();
-        assert_eq!(of(place, true), None, "all are taken");
-        let copied = taken(numbers[5]).unwrap();
-        assert_eq!((copied.place, copied.of_runtime), (place, true));
-        assert_eq!([at, at + 8, at + 16].map(|a| copied.word(a)), [Some(11), Some(22), Some(33)]);
-        assert_eq!([at - 8, at + BYTES as u64 - 7, u64::MAX].map(|a| copied.word(a)), [None; 3]);
-        give_back(numbers[5]);
-        assert!(taken(numbers[5]).is_none() && taken(1000).is_none());
-        assert_eq!(of(place, false), Some(numbers[5]));
-        numbers.sort_unstable();
-        numbers.dedup();
-        assert_eq!(numbers.len(), POOL);
-        numbers.into_iter().for_each(give_back);
+        // SAFETY: a place in a frame of the test's.
+        let number = unsafe { capture(place, true) }.unwrap();
+        let check = |copied: &Copied| {
+            assert_eq!((copied.stack.place, copied.of_runtime), (place, true));
+            let word = |a| copied.stack.word(a);
+            assert_eq!([at, at + 8, at + 16].map(word), [Some(11), Some(22), Some(33)]);
+            assert_eq!([at - 8, at + BYTES as u64 - 7, u64::MAX].map(word), [None; 3]);
+        };
+        assert_eq!(pool().unwrap().read(number, check), Some(()));
     }
 }

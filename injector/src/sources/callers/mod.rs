@@ -8,6 +8,8 @@
 //!   sends with the call is that one address.
 //! * [`captures`]: HOT, where an address has no row yet: a copy of the top of the stack, as far as
 //!   it can be read ([`mod@stack`]).
+//! * [`launches`]: HOT, once for what a line does to the GPU: a copy of the stack between the two,
+//!   which [`natives`] (WARM) unwinds.
 //! * [`mod@sites`]: WARM, on the drain thread: unwinds the copies by the tables in memory
 //!   ([`unwind`]), so learning the rows, and makes module and offset of an address ([`modules`]).
 //!   Symbols and lines are the analyzer's.
@@ -18,12 +20,16 @@
 //! later, or without symbols, the module is the caller.
 
 mod captures;
+mod launches;
 mod modules;
+mod natives;
+mod pool;
 mod rows;
 mod sites;
 mod stack;
 mod unwind;
 
+pub(crate) use launches::launched;
 pub(crate) use rows::Place;
 pub(crate) use sites::Callers;
 use trace::Loss;
@@ -49,7 +55,11 @@ pub(crate) fn start(is_off: bool) -> Callers {
         return Callers::default();
     }
     let modules = modules::look();
-    if modules.find(start as *const () as u64).is_none() || !captures::prepare() || !rows::prepare() {
+    if modules.find(start as *const () as u64).is_none()
+        || !captures::prepare()
+        || !rows::prepare()
+        || !launches::prepare()
+    {
         return Callers::default();
     }
     Callers::new(modules)
@@ -88,7 +98,7 @@ fn push_copy(place: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) {
     match unsafe { captures::capture(place, of_runtime) } {
         Some(number) => {
             if !hostpool::push_behind([number, 0, 0, TAG_COPY], event, Loss::CallerDropped) {
-                captures::give_back(number);
+                captures::pool().inspect(|pool| pool.give_back(number));
             }
         }
         None => {

@@ -41,8 +41,11 @@ pub(super) struct Frame {
     /// Its canonical frame address counts from rbp; else from the stack pointer behind the return
     /// address.
     pub(super) from_rbp: bool,
-    /// That many bytes up.
+    /// That many bytes up; of a realigned one, down.
     pub(super) offset: u32,
+    /// It aligned its stack: from rbp it counts to a word that holds its canonical frame address,
+    /// and rbp points to its caller's.
+    pub(super) realigned: bool,
     /// So far below the canonical frame address it has put the rbp of its caller; 0: it left that
     /// one alone.
     pub(super) rbp_below: u32,
@@ -64,6 +67,7 @@ impl Row {
                 Row::FRAME
                     | u64::from(f.from_rbp) << 2
                     | u64::from(f.in_cudart) << 3
+                    | u64::from(f.realigned) << 4
                     | u64::from(f.offset) << 8
                     | u64::from(f.rbp_below) << 36
             }
@@ -75,6 +79,7 @@ impl Row {
             Row::FRAME => Some(Row::Frame(Frame {
                 from_rbp: word >> 2 & 1 == 1,
                 in_cudart: word >> 3 & 1 == 1,
+                realigned: word >> 4 & 1 == 1,
                 offset: (word >> 8) as u32 & 0x0fff_ffff,
                 rbp_below: (word >> 36) as u32 & 0x0fff_ffff,
             })),
@@ -88,6 +93,10 @@ impl Row {
 impl Frame {
     /// One that can be packed, and whose places lie inside of it.
     pub(super) fn checked(self) -> Option<Frame> {
+        if self.realigned {
+            let fits = (8..=LONGEST_FRAME).contains(&self.offset.into()) && self.offset % 8 == 0;
+            return fits.then_some(self);
+        }
         let fits = self.offset >= 8 && u64::from(self.offset) <= LONGEST_FRAME && self.offset % 8 == 0;
         let saved = self.rbp_below == 0 || (self.rbp_below >= 16 && self.rbp_below % 8 == 0);
         let inside = self.from_rbp || self.rbp_below <= self.offset;
@@ -112,6 +121,14 @@ impl Place {
     #[inline]
     pub(super) fn outward(self, frame: Frame, load: impl Fn(u64) -> Option<u64>) -> Option<Place> {
         let inside = self.at.wrapping_add(8); // the stack pointer behind the call
+        if frame.realigned {
+            let word = self.rbp.wrapping_sub(u64::from(frame.offset));
+            let is_inside = inside <= word && word < self.rbp && self.rbp - inside <= LONGEST_FRAME;
+            let cfa = load(word).filter(|_| is_inside)?;
+            let fits = self.rbp < cfa && cfa - inside <= LONGEST_FRAME && cfa % 8 == 0;
+            let rbp = load(self.rbp).filter(|_| fits)?;
+            return Some(Place { at: cfa - 8, rbp, through_cudart: self.through_cudart | frame.in_cudart });
+        }
         let from = if frame.from_rbp { self.rbp } else { inside };
         let cfa = from.wrapping_add(u64::from(frame.offset));
         let length = cfa.wrapping_sub(inside);
@@ -227,7 +244,9 @@ impl Rows {
 mod tests {
     use super::*;
 
-    const PLAIN: Frame = Frame { from_rbp: false, offset: 32, rbp_below: 0, in_cudart: false };
+    const PLAIN: Frame =
+        Frame { from_rbp: false, offset: 32, realigned: false, rbp_below: 0, in_cudart: false };
+    const REALIGNED: Frame = Frame { from_rbp: true, offset: 8, realigned: true, ..PLAIN };
 
     fn table() -> Box<Rows> {
         // SAFETY: atomics only, for which zero is valid.
@@ -241,8 +260,9 @@ mod tests {
 
     #[test]
     fn rows_survive_their_packing() {
-        let frame = Frame { from_rbp: true, offset: 1 << 20, rbp_below: 1 << 20, in_cudart: true };
-        for row in [Row::Caller, Row::Refused, Row::Frame(PLAIN), Row::Frame(frame)] {
+        let frame =
+            Frame { from_rbp: true, offset: 1 << 20, realigned: false, rbp_below: 1 << 20, in_cudart: true };
+        for row in [Row::Caller, Row::Refused, Row::Frame(PLAIN), Row::Frame(frame), Row::Frame(REALIGNED)] {
             assert_eq!(Row::unpack(row.pack()), Some(row));
         }
         assert_eq!(Row::unpack(0), None);
@@ -262,7 +282,7 @@ mod tests {
         assert!(rows.learn(0x10, Row::Frame(Frame { rbp_below: 16, ..PLAIN })));
         let second = Place { at: 1032, rbp: 1100, through_cudart: false };
         assert_eq!(rows.walk(start, stack(&words)), End::Unknown(second));
-        let by_rbp = Frame { from_rbp: true, offset: 24, rbp_below: 0, in_cudart: true };
+        let by_rbp = Frame { from_rbp: true, offset: 24, in_cudart: true, ..PLAIN };
         assert!(rows.learn(0x20, Row::Frame(by_rbp)));
         let third = Place { at: 1116, rbp: 1100, through_cudart: true };
         assert_eq!(second.outward(by_rbp, |_| None), None, "not a whole number of words up");
@@ -280,8 +300,7 @@ mod tests {
     #[test]
     fn a_frame_that_leads_inwards_or_far_away_is_refused() {
         let rows = table();
-        assert!(rows
-            .learn(0x10, Row::Frame(Frame { from_rbp: true, offset: 16, rbp_below: 0, in_cudart: false })));
+        assert!(rows.learn(0x10, Row::Frame(Frame { from_rbp: true, offset: 16, ..PLAIN })));
         for rbp in [0, 900, 991, 1000 + (2 << 20), u64::MAX - 8] {
             let place = Place { at: 1000, rbp, through_cudart: false };
             assert_eq!(rows.walk(place, |_| 0x10), End::Refused, "{rbp}");
@@ -289,6 +308,26 @@ mod tests {
         assert!(rows.learn(0x20, Row::Frame(PLAIN)));
         let place = Place { at: 1000, rbp: 0, through_cudart: false };
         assert_eq!(rows.walk(place, |_| 0x20), End::Refused, "a stack without an end");
+    }
+
+    #[test]
+    fn a_realigned_frame_is_left_by_the_word_that_it_kept() {
+        let start = Place { at: 1000, rbp: 1056, through_cudart: false };
+        let words = [(1048, 1104), (1056, 7000)];
+        let load = |at| words.iter().find(|w| w.0 == at).map(|w| w.1);
+        let next = Place { at: 1096, rbp: 7000, through_cudart: false };
+        assert_eq!(start.outward(REALIGNED, load), Some(next));
+        // its own words must lie in it, and what they say outside of it
+        for (rbp, cfa) in
+            [(1008, 1104), (0, 1104), (1000 + (2 << 20), 1104), (1056, 1056), (1056, 1101), (1056, 4 << 20)]
+        {
+            let place = Place { rbp, ..start };
+            assert_eq!(
+                place.outward(REALIGNED, |at| Some(if at == rbp { 7000 } else { cfa })),
+                None,
+                "{rbp} {cfa}"
+            );
+        }
     }
 
     #[test]

@@ -17,9 +17,11 @@ use trace::Loss;
 use verdict::symbols;
 
 use super::captures::{self, Copied};
+use super::launches::Launch;
 use super::modules::{self, certain, Kind, Module, Modules};
+use super::natives::Natives;
 use super::rows::{rows, Row, Rows, MOST_FRAMES};
-use super::{unwind, TAG_CALLER, TAG_COPY};
+use super::{stack, unwind, TAG_CALLER, TAG_COPY};
 use crate::platform::{clock, losses};
 use crate::ring::SLOT_WORDS;
 use crate::store::Store;
@@ -80,6 +82,7 @@ pub(crate) struct Callers {
     pending: HashMap<u64, (u32, u64)>,
     /// Copies of this round, with the stack's id.
     copies: Vec<(u64, u32)>,
+    natives: Natives,
     /// The stack of the call that comes next.
     next: u32,
     round: u64,
@@ -126,6 +129,9 @@ impl Callers {
     pub(crate) fn begin_round(&mut self) {
         self.round += 1;
         self.looked = false;
+        if rows().is_some() {
+            stack::look();
+        }
         // a call that this round finds may have been made right behind the reading of its ring in
         // the round before: before what was loaded at that round's end
         self.settled = self.start.clone();
@@ -153,6 +159,7 @@ impl Callers {
 
     /// Rows and callers of modules that are not there any more, or were replaced.
     fn drop_the_unloaded(&mut self, rows: &Rows) {
+        self.natives.forget_ways();
         let (before, now) = (&self.settled, &self.begun);
         // what could not be followed may be followed now: its module may have been on its way
         rows.forget(|address, row| row == Row::Refused || !stays(address, before, now));
@@ -166,8 +173,21 @@ impl Callers {
         });
     }
 
-    /// Takes a ring slot if it is one of ours. It stands in front of its call.
-    pub(crate) fn take(&mut self, words: [u64; SLOT_WORDS], store: &mut Store) -> bool {
+    /// Takes a ring slot if it is one of ours. That of a caller stands in front of its call.
+    /// `python` gives the id of the Python stack with a hash.
+    pub(crate) fn take(
+        &mut self,
+        words: [u64; SLOT_WORDS],
+        store: &mut Store,
+        mut python: impl FnMut(u64, &mut Store) -> u32,
+    ) -> bool {
+        if let Some((site, mut launch)) = Launch::unpack(words) {
+            self.look();
+            self.used = self.round;
+            launch.outer = if site == 0 { 0 } else { python(site, store) };
+            self.natives.take(launch);
+            return true;
+        }
         let [what, _, _, tagged] = words;
         match tagged & 0xff {
             TAG_CALLER => {
@@ -202,8 +222,9 @@ impl Callers {
         std::mem::take(&mut self.next)
     }
 
-    /// At the end of a round: what the ids of this round stand for.
-    pub(crate) fn settle(&mut self, store: &mut Store) {
+    /// At the end of a round: what the ids of this round stand for. `kind` gives the id of the name
+    /// of a type of PyTorch's nodes.
+    pub(crate) fn settle(&mut self, store: &mut Store, kind: impl FnMut(u64, &mut Store) -> u32) {
         let Some(rows) = rows().filter(|_| self.used == self.round) else { return };
         let until = clock::monotonic() + MOST_TIME;
         if modules::counts() != self.begun.counts {
@@ -221,17 +242,18 @@ impl Callers {
             let done = module.zip(module_only).map(|(m, only)| define(m, address, only, stack, store));
             count(done, calls);
         }
-        if !self.copies.is_empty() {
+        let launched = self.natives.settle((&self.settled, &self.begun), until, store, kind);
+        if launched || !self.copies.is_empty() {
             self.soon = SOON_ROUNDS;
         }
         for (number, stack) in std::mem::take(&mut self.copies) {
-            let copied = captures::taken(number);
-            captures::give_back(number);
+            let Some(pool) = captures::pool() else { break };
             if clock::monotonic() > until {
+                pool.give_back(number);
                 losses::add(Loss::CallerDropped, 1); // it comes again with its next call
                 continue;
             }
-            let found = copied.and_then(|copied| self.unwind(&copied, rows, until));
+            let found = pool.read(number, |copied| self.unwind(copied, rows, until)).flatten();
             let done = found.and_then(|(address, module_only)| {
                 let module = certain(address, &self.settled, &self.begun)?;
                 let defined = define(module, address, module_only, stack, store);
@@ -271,9 +293,9 @@ impl Callers {
     /// The return address of CUDA's caller in a copy of a stack, and whether only its module is
     /// sure. Learns the rows.
     fn unwind(&self, copied: &Copied, rows: &Rows, until: u64) -> Option<(u64, bool)> {
-        let mut place = copied.place;
+        let mut place = copied.stack.place;
         for _ in 0..MOST_FRAMES {
-            let address = copied.word(place.at)?;
+            let address = copied.stack.word(place.at)?;
             let linked_in = copied.of_runtime && !place.through_cudart;
             let (row, module_only) = match rows.get(address) {
                 Some(Row::Caller) => (Row::Caller, self.known.get(&address).is_some_and(|k| k.module_only)),
@@ -286,7 +308,7 @@ impl Callers {
             };
             match row {
                 Row::Caller => return Some((address, module_only)),
-                Row::Frame(frame) => place = place.outward(frame, |at| copied.word(at))?,
+                Row::Frame(frame) => place = place.outward(frame, |at| copied.stack.word(at))?,
                 Row::Refused => return None,
             }
         }
@@ -360,19 +382,20 @@ fn count(done: Option<bool>, calls: u64) {
 }
 
 fn define(module: &Module, address: u64, module_only: bool, stack: u32, store: &mut Store) -> bool {
-    let mut defined = || {
-        let path = store.site_string(&module.path)?;
-        let build_id = match module.build_id.as_str() {
-            "" => 0,
-            id => store.site_string(id.as_bytes())?,
-        };
-        let info = ModuleInfo { path, build_id, base: module.base };
-        let module_id = store.module(info)?;
-        let offset = address.wrapping_sub(module.base);
-        let frame = store.caller(CallerInfo { module: module_id, module_only, offset })?;
-        store.stack(&[frame], None, Some(stack))
+    let frame = caller(module, address, module_only, store);
+    frame.and_then(|frame| store.stack(&[frame], None, Some(stack))).is_some()
+}
+
+/// The id of a frame that is a caller; `None` where there is no room.
+pub(super) fn caller(module: &Module, address: u64, module_only: bool, store: &mut Store) -> Option<u32> {
+    let path = store.site_string(&module.path)?;
+    let build_id = match module.build_id.as_str() {
+        "" => 0,
+        id => store.site_string(id.as_bytes())?,
     };
-    defined().is_some()
+    let module_id = store.module(ModuleInfo { path, build_id, base: module.base })?;
+    let offset = address.wrapping_sub(module.base);
+    store.caller(CallerInfo { module: module_id, module_only, offset })
 }
 
 /// Names of the functions that CUDA's static runtime consists of: its API (`cudaMalloc`), the

@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`mapped_from`, `copy`), COLD (`prepare`)
+// HOT (`mapped_from`, `copy`), WARM (`look`), COLD (`prepare`)
 //! How far up a stack may be read without asking the kernel.
 //!
-//! The page that a frame lies on is there. What lies above it is known of the main thread's stack
-//! alone, which is one piece up to the block that the kernel put there at exec. Any other stack may
+//! The page that a frame lies on is there. What lies above it is known of the main thread's stack,
+//! which is one piece up to the block that the kernel put there at exec; and of the stacks that
+//! libc made for other threads, once the drain thread has seen where they begin. Any other one may
 //! be a coroutine's or a signal handler's, and end with the page.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use spool::procfs::Mapping;
+
+use crate::sources::hostpool;
 
 const PAGE: u64 = 4096;
 /// The kernel leaves 128 MiB free below the top of the main thread's stack for its growth, whatever
@@ -48,14 +51,39 @@ fn lowest(mapped: &[Range<u64>], above: u64) -> Option<u64> {
 #[inline]
 pub(super) fn mapped_from(at: u64) -> u64 {
     let to_page = PAGE - at % PAGE;
+    whole(at).map_or(to_page, |high| to_page.max(high - at))
+}
+
+/// Where the stack ends that a frame which is in use lies on: from there it goes on up to that
+/// without a hole. `Err(true)`: that is not known now, but may be soon.
+#[inline]
+pub(super) fn whole(at: u64) -> Result<u64, bool> {
     // Acquire pairs with the Release of `prepare`: with the one the other is there.
     let low = STACK.low.load(Ordering::Acquire);
     let high = STACK.high.load(Ordering::Relaxed);
-    // a frame that is in use: the main thread's stack goes on from there without a hole
-    match low != 0 && (low..high).contains(&at) {
-        true => to_page.max(high - at),
-        false => to_page,
+    if low != 0 && (low..high).contains(&at) {
+        return Ok(high);
     }
+    let own = hostpool::own_stack()?;
+    own.contains(&at).then_some(own.end).ok_or(false)
+}
+
+/// Looks where the stacks of new threads begin.
+pub(super) fn look() {
+    let mut mapped: Option<Vec<(Range<u64>, bool)>> = None;
+    hostpool::look_for_stacks(|high| {
+        let all = || Mapping::all("/proc/self/maps").map(|m| (m.at, m.what[0].starts_with("---"))).collect();
+        lowest_above_a_guard(mapped.get_or_insert_with(all), high)
+    });
+}
+
+/// Of a stack that ends below `high`. libc maps it in one piece with a guard at its lower end: what
+/// has one right below it is that piece and nothing else. `mapped`: and whether it is a guard.
+fn lowest_above_a_guard(mapped: &[(Range<u64>, bool)], high: u64) -> Option<u64> {
+    let at = mapped.iter().position(|(at, _)| at.contains(&high))?;
+    let (of_guard, is_guard) = mapped.get(at.checked_sub(1)?)?;
+    let (stack, is_none) = mapped.get(at)?;
+    (*is_guard && !is_none && of_guard.end == stack.start).then_some(stack.start)
 }
 
 /// Copies what can be read of a stack from a frame's place on; how many bytes.
@@ -94,6 +122,40 @@ mod tests {
         assert_eq!(lowest(&[], 1), None);
         maps.push(0x7ffb_ffff_0000..0x7ffb_ffff_1000);
         assert_eq!(lowest(&maps, 0x7ffc_0001_fff0), Some(0x7ffc_0000_0000));
+    }
+
+    #[test]
+    fn a_stack_of_libcs_lies_right_above_a_guard() {
+        let maps = [(0x1000..0x2000, true), (0x2000..0x9000, false), (0x9000..0xa000, false)];
+        assert_eq!(lowest_above_a_guard(&maps, 0x8f00), Some(0x2000));
+        assert_eq!(lowest_above_a_guard(&maps, 0x9500), None, "no guard");
+        assert_eq!(lowest_above_a_guard(&maps, 0x1500), None, "a guard itself");
+        assert_eq!(lowest_above_a_guard(&maps[1..], 0x8f00), None, "nothing below");
+        assert_eq!(lowest_above_a_guard(&maps, 0xb000), None, "not mapped");
+        let apart = [(0x0..0x1000, true), (0x2000..0x9000, false)];
+        assert_eq!(lowest_above_a_guard(&apart, 0x8f00), None, "a guard of something else");
+    }
+
+    #[test]
+    fn a_threads_stack_is_known_once_it_was_looked_at() {
+        assert!(hostpool::prepare());
+        let on_a_thread = || {
+            hostpool::push(&[[1, 0, 0, 1]]);
+            let here = 0u64;
+            let at = std::ptr::from_ref(&here) as u64;
+            assert_eq!((whole(at), mapped_from(at)), (Err(true), PAGE - at % PAGE));
+            look();
+            let high = whole(at).expect("a stack of libc's");
+            // SAFETY: takes nothing.
+            assert_eq!(high, unsafe { libc::pthread_self() });
+            let mut out = vec![0; 1 << 20];
+            // SAFETY: a frame of this thread's.
+            let length = unsafe { copy(at, &mut out) };
+            assert_eq!(length as u64, (high - at).min(1 << 20));
+            let page = memory::map(4096, true).unwrap().as_ptr() as u64;
+            assert_eq!(whole(page + 64), Err(false), "another stack, as a coroutine's");
+        };
+        std::thread::scope(|s| s.spawn(on_a_thread).join()).unwrap();
     }
 
     #[test]

@@ -5,7 +5,8 @@
 //! description and its common part are copied and given to gimli.
 
 use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, RegisterRule, UnwindSection, X86_64,
+    BaseAddresses, CfaRule, EhFrame, EndianSlice, LittleEndian, Operation, RegisterRule, UnwindSection,
+    X86_64,
 };
 
 use super::modules::Module;
@@ -18,6 +19,8 @@ const TABLE_FORM: u8 = 0x3b;
 const COUNT_FORM: u8 = 0x03;
 /// Longest description read, bytes.
 const LONGEST: u32 = 1 << 16;
+
+type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// gimli's rows without a heap: rules of all registers, and remembered states.
 struct Fixed;
@@ -42,10 +45,12 @@ pub(super) fn frame(module: &Module, address: u64, in_cudart: bool) -> Option<Fr
     }
     let mut context = gimli::UnwindContext::<usize, Fixed>::new_in();
     let row = found.unwind_info_for_address(&section, &bases, &mut context, call).ok()?;
-    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else { return None };
     if row.register(X86_64::RA) != RegisterRule::Offset(-8) {
         return None;
     }
+    let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
+        return realigned(row, &section, found.cie().encoding(), in_cudart)?.checked();
+    };
     let rbp_below = match row.register(X86_64::RBP) {
         RegisterRule::Undefined | RegisterRule::SameValue => 0,
         RegisterRule::Offset(at) => u32::try_from(at.checked_neg()?).ok().filter(|n| *n > 0)?,
@@ -55,7 +60,38 @@ pub(super) fn frame(module: &Module, address: u64, in_cudart: bool) -> Option<Fr
     if !from_rbp && register != X86_64::RSP {
         return None;
     }
-    Frame { from_rbp, offset: u32::try_from(offset).ok()?, rbp_below, in_cudart }.checked()
+    let offset = u32::try_from(offset).ok()?;
+    Frame { from_rbp, offset, realigned: false, rbp_below, in_cudart }.checked()
+}
+
+/// A function that aligned its stack, as GCC describes it: its canonical frame address is in a word
+/// below rbp (`DW_OP_breg6 -n, DW_OP_deref`), its caller's rbp in the word at rbp.
+fn realigned(
+    row: &gimli::UnwindTableRow<usize, Fixed>,
+    section: &EhFrame<Slice<'_>>,
+    encoding: gimli::Encoding,
+    in_cudart: bool,
+) -> Option<Frame> {
+    let from_rbp = |expression: &gimli::UnwindExpression<usize>, behind: &[Operation<Slice<'_>>]| {
+        let mut operations = expression.get(section).ok()?.operations(encoding);
+        let Some(Operation::RegisterOffset { register: X86_64::RBP, offset, .. }) = operations.next().ok()?
+        else {
+            return None;
+        };
+        let mut rest = behind.iter();
+        while let Some(operation) = operations.next().ok()? {
+            rest.next().filter(|expected| **expected == operation)?;
+        }
+        rest.next().is_none().then_some(offset)
+    };
+    let word = Operation::Deref { base_type: gimli::UnitOffset(0), size: 8, space: false };
+    let (CfaRule::Expression(cfa), RegisterRule::Expression(rbp)) = (row.cfa(), row.register(X86_64::RBP))
+    else {
+        return None;
+    };
+    let offset = u32::try_from(from_rbp(cfa, &[word])?.checked_neg()?).ok()?;
+    let frame = Frame { from_rbp: true, offset, realigned: true, rbp_below: 0, in_cudart };
+    (from_rbp(&rbp, &[])? == 0).then_some(frame)
 }
 
 /// The common part and the description of the function at `call`, one behind the other; where the
@@ -130,6 +166,44 @@ mod tests {
         );
     }
 
+    /// Calls `f` with `data` from a frame that it aligned as GCC does.
+    #[cfg(target_arch = "x86_64")]
+    mod aligned {
+        use std::ffi::c_void;
+
+        extern "C" {
+            pub(super) fn gapprobe_test_aligned(f: extern "C" fn(*const c_void), data: *const c_void);
+        }
+        std::arch::global_asm!(
+            ".globl gapprobe_test_aligned",
+            ".hidden gapprobe_test_aligned",
+            ".type gapprobe_test_aligned,@function",
+            "gapprobe_test_aligned:",
+            ".cfi_startproc",
+            "lea r10, [rsp + 8]",
+            ".cfi_def_cfa r10, 0",
+            "and rsp, -64",
+            "push qword ptr [r10 - 8]",
+            "push rbp",
+            "mov rbp, rsp",
+            ".cfi_escape 0x10, 0x6, 0x2, 0x76, 0x0",
+            "push r10",
+            ".cfi_escape 0xf, 0x3, 0x76, 0x78, 0x6",
+            "sub rsp, 8",
+            "mov rax, rdi",
+            "mov rdi, rsi",
+            "call rax",
+            "mov r10, [rbp - 8]",
+            ".cfi_def_cfa r10, 0",
+            "leave",
+            "lea rsp, [r10 - 8]",
+            ".cfi_def_cfa rsp, 8",
+            "ret",
+            ".cfi_endproc",
+            ".size gapprobe_test_aligned, . - gapprobe_test_aligned",
+        );
+    }
+
     #[inline(never)]
     fn deep(n: u32, f: &dyn Fn(&Place)) -> u32 {
         if n == 0 {
@@ -144,28 +218,41 @@ mod tests {
 
     /// Every frame of this process down to where the thread began, against what the C library's
     /// unwinder sees.
-    #[test]
-    fn the_rows_lead_where_the_unwinder_goes() {
+    fn compare(place: &Place) {
         let modules = look();
         // SAFETY: a word of the calling thread's own stack, at a place that the rows name.
         let load = |at: u64| Some(unsafe { (at as *const u64).read_volatile() });
-        deep(20, &|place| {
-            let mut expected = [std::ptr::null_mut(); 64];
-            let count = backtrace(&mut expected);
-            let expected: Vec<u64> = expected[..count].iter().map(|p| *p as u64).collect();
-            let (mut place, mut seen) = (*place, Vec::new());
-            // the first address differs: it returns behind the call of `here`, theirs behind the
-            // one of `f`
-            while seen.len() + 3 < count {
-                let address = load(place.at).unwrap();
-                seen.push(address);
-                let Some(frame) = modules.find(address).and_then(|m| frame(m, address, false)) else { break };
-                place = place.outward(frame, load).unwrap();
-            }
-            let common = expected.iter().position(|a| seen.get(1) == Some(a)).expect("the same frames");
-            let rest: Vec<u64> = expected[common..].iter().take(seen.len() - 1).copied().collect();
-            assert_eq!(seen[1..], rest);
-            assert!(seen.len() > 22, "{}", seen.len());
+        let mut expected = [std::ptr::null_mut(); 64];
+        let count = backtrace(&mut expected);
+        let expected: Vec<u64> = expected[..count].iter().map(|p| *p as u64).collect();
+        let (mut place, mut seen) = (*place, Vec::new());
+        // the first addresses differ: they return behind the call of `here`, theirs behind ours
+        while seen.len() + 4 < count {
+            let address = load(place.at).unwrap();
+            seen.push(address);
+            let Some(frame) = modules.find(address).and_then(|m| frame(m, address, false)) else { break };
+            place = place.outward(frame, load).unwrap();
+        }
+        let common = expected.iter().position(|a| seen.get(1) == Some(a)).expect("the same frames");
+        let rest: Vec<u64> = expected[common..].iter().take(seen.len() - 1).copied().collect();
+        assert_eq!(seen[1..], rest);
+        assert!(seen.len() + 5 >= count && count > 25, "{} of {count}", seen.len());
+    }
+
+    #[test]
+    fn the_rows_lead_where_the_unwinder_goes() {
+        deep(20, &compare);
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn they_lead_through_a_frame_that_aligned_its_stack() {
+        extern "C" fn inner(_: *const std::ffi::c_void) {
+            deep(20, &compare);
+        }
+        deep(5, &|_| {
+            // SAFETY: calls `inner` with a pointer that it does not look at.
+            unsafe { aligned::gapprobe_test_aligned(inner, std::ptr::null()) };
         });
     }
 

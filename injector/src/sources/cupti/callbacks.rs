@@ -27,6 +27,9 @@ static DRIVER: [u8; 1024] = call::classes(call::DRIVER);
 /// As above.
 static RUNTIME: [u8; 1024] = call::classes(call::RUNTIME);
 
+/// Classes of calls that put one operation on the GPU.
+const WORK: [u8; 3] = [Class::Launch as u8, Class::Copy as u8, Class::Memset as u8];
+
 /// One callback in this many has its own time taken.
 const SAMPLE: u32 = 256;
 /// How callbacks record, and what they cost.
@@ -187,19 +190,23 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         // SAFETY: at exit of a CUDA API call this points to its result, a 32-bit enum (documented).
         event.b = unsafe { data.functionReturnValue.cast::<u32>().read() };
     }
+    if let Some(above) = above::get().filter(|_| is_launch) {
+        (above.on_launch)();
+    }
+    let site = python::site();
+    if event.b == 0 && WORK.contains(&class) {
+        callers::launched(inside, site, data.symbolName as u64);
+    }
     if is_launch {
-        if let Some(above) = above::get() {
-            (above.on_launch)();
-        }
-        // (a native caller is not looked for: launches are the many)
-        match python::site() {
+        // (a native caller is not looked for each time: launches are the many)
+        match site {
             site if site != 0 && event.b == 0 => hostpool::push(&[python::launch::pack(&event, site)]),
             _ => hostpool::push(&[event.encode()]),
         }
     } else {
         // the drain thread reads it and puts the place in the program there
         event.c = streams::named_by(area, id, data, event.b);
-        match python::site() {
+        match site {
             0 => callers::push(inside, area == domain::RUNTIME_API, event.encode()),
             site => {
                 let site = [site, 0, 0, python::walk::TAG_SITE];

@@ -28,6 +28,7 @@ use crate::platform::{losses, memory};
 use crate::ring::{Tag, SLOT_WORDS};
 use crate::sources::hostpool;
 use crate::sources::memo::{self, Memo};
+use crate::sources::seen::Seen;
 
 /// Tags in the kind byte of a ring slot; see [`Tag`]. Hash and number of the frames that follow.
 pub(crate) const TAG_STACK: u64 = Tag::Stack as u64;
@@ -44,15 +45,14 @@ pub(crate) const OWNED_BY_GENERATOR: u8 = 1;
 /// As many as the drain thread remembers (`sites`).
 const SENT: usize = 32_768;
 const STAMPED: usize = 16_384;
-/// Places a hash, or a code object, may stand at.
+/// Places a code object may stand at.
 const WAYS: usize = 4;
 
 /// What threads share. All-zero: nothing seen.
 #[repr(C)]
 struct Tables {
-    /// Hashes whose frames were sent. A hash that is thrown out is sent again: nothing is ever
-    /// full.
-    sent: [AtomicU64; SENT],
+    /// Hashes whose frames were sent. One that is thrown out is sent again.
+    sent: Seen<SENT>,
     /// Code objects that were walked. One that is thrown out gets a new stamp with its next call.
     stamped: [Stamped; STAMPED],
 }
@@ -166,25 +166,6 @@ impl Tables {
         }
         stamp
     }
-
-    fn places(&self, hash: u64) -> &[AtomicU64] {
-        let from = hash as usize % (SENT / WAYS) * WAYS;
-        self.sent.get(from..from + WAYS).unwrap_or(&[])
-    }
-
-    #[inline]
-    fn was_sent(&self, hash: u64) -> bool {
-        self.places(hash).iter().any(|place| place.load(Ordering::Relaxed) == hash)
-    }
-
-    /// Into a free place, else into one that the hash itself names.
-    fn remember(&self, hash: u64) {
-        let places = self.places(hash);
-        let free = places.iter().find(|place| place.load(Ordering::Relaxed) == 0);
-        if let Some(place) = free.or_else(|| places.get((hash >> 40) as usize % WAYS)) {
-            place.store(hash, Ordering::Relaxed);
-        }
-    }
 }
 
 /// Is the code object at this address still the one of this stamp?
@@ -195,17 +176,15 @@ pub(crate) fn is_alive(code: u64, stamp: u64) -> bool {
 
 /// Forgets that this one was sent.
 pub(crate) fn forget(hash: u64) {
-    for place in tables().map(|t| t.places(hash)).into_iter().flatten() {
-        if place.load(Ordering::Relaxed) == hash {
-            place.store(0, Ordering::Relaxed);
-        }
+    if let Some(tables) = tables() {
+        tables.sent.forget(hash);
     }
 }
 
 /// Forgets what was sent: every stack comes again with its next call.
 pub(crate) fn send_again() {
-    for place in tables().map(|t| &t.sent).into_iter().flatten() {
-        place.store(0, Ordering::Relaxed);
+    if let Some(tables) = tables() {
+        tables.sent.clear();
     }
 }
 
@@ -417,7 +396,7 @@ fn walk<const OWNED: bool, const POINTER: bool>(
         losses::add(Loss::SiteDropped, 1); // a thread without a ring of its own
         return 0;
     };
-    if let Some(site) = memo.get(words.end(), era).filter(|site| tables.was_sent(*site)) {
+    if let Some(site) = memo.get(words.end(), era).filter(|site| tables.sent.has(*site)) {
         return site;
     }
     let found = stamped(interpreter, tables, frames);
@@ -459,7 +438,7 @@ fn stamped<const OWNED: bool, const POINTER: bool>(
     let stack = stack.get(..hash.depth as usize).unwrap_or(&[]);
     let site = match hash.end() {
         _ if stack.is_empty() => 0,
-        sent if tables.was_sent(sent) => sent,
+        sent if tables.sent.has(sent) => sent,
         _ => send(tables, stack),
     };
     Found { site, of_functions }
@@ -479,7 +458,7 @@ fn send(tables: &Tables, stack: &[RawFrame]) -> u64 {
         *first = [hash.end(), hash.depth, 0, TAG_STACK];
     }
     // before it is pushed: the drain thread may forget it at once
-    tables.remember(hash.end());
+    tables.sent.add(hash.end());
     let sent = slots.get(..hash.depth as usize + 1).is_some_and(hostpool::push_together);
     if !sent {
         forget(hash.end());

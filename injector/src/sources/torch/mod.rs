@@ -26,7 +26,7 @@ use crate::hooks::imports::Rewrite;
 use crate::hooks::slots::{Lead, Target};
 use crate::platform::guard::guard;
 use crate::platform::loader::Library;
-use crate::platform::{lifecycle, loader, ticks};
+use crate::platform::{lifecycle, loader, thread_block, ticks};
 use crate::ring::Tag;
 use crate::sources::cupti::{callbacks, choose};
 use crate::sources::{hostpool, python};
@@ -139,11 +139,14 @@ extern "C-unwind" fn evaluate(
         // is read.
         let node = unsafe { node.as_ref() }?;
         let functions = node.functions.load(Ordering::Relaxed);
-        Some((ticks::now(), node.origin(), [python::site(), functions, 0, TAG_BACKWARD]))
+        let outer = thread_block::with(|b| b.node.replace(functions));
+        Some((outer, ticks::now(), node.origin(), [python::site(), functions, 0, TAG_BACKWARD]))
     });
     real(engine, task, node, inputs, queue);
     guard((), || {
-        if let Some((start, (number, thread), front)) = begun.filter(|_| is_noted()) {
+        let Some((outer, start, (number, thread), front)) = begun else { return };
+        thread_block::with(|b| b.node.set(outer)); // (where it throws the next node's replaces it)
+        if is_noted() {
             let mut event = Event::new(Kind::BackwardNode, start, ticks::now());
             (event.b, event.correlation) = (number, thread);
             hostpool::push_behind(front, event.encode(), Loss::SiteDropped);

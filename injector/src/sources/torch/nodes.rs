@@ -52,7 +52,7 @@ impl Nodes {
             }
             TAG_BACKWARD => {
                 let stack = if first == 0 { 0 } else { sites.used(first, store) };
-                self.next = Some((stack, self.name(second, store)));
+                self.next = Some((stack, self.kind(second, store)));
                 return true;
             }
             kind if kind == Kind::BackwardNode as u64 => {
@@ -68,8 +68,8 @@ impl Nodes {
         true
     }
 
-    /// The mangled name of the type with this table of functions.
-    fn name(&mut self, functions: u64, store: &mut Store) -> u32 {
+    /// The mangled name of the type with this table of functions: a string id.
+    pub(crate) fn kind(&mut self, functions: u64, store: &mut Store) -> u32 {
         if self.names.len() >= MOST_TYPES {
             self.names.clear();
         }

@@ -10,8 +10,10 @@ use trace::define::{CPUS, CPU_QUOTA, DIRECTORY, FLIGHT, WINDOWS};
 use trace::event::Gauge;
 use trace::{Header, Loss, Total};
 
+use crate::run::operators::Operator;
 use crate::run::{Run, Sample, Thread, Uncalled};
 use crate::sites::activity::PYTHON_VERSION;
+use crate::text::kernel_name::demangled;
 
 /// Key of the object.
 pub const KEY: &str = "gapprobe";
@@ -28,6 +30,9 @@ pub const MOST_SAMPLES: usize = 50_000;
 
 /// Calls of a thread's backward passes written at most; the newest.
 pub const MOST_BACKWARD: usize = 200_000;
+
+/// Ways of operators written at most.
+pub const MOST_OPERATORS: usize = 50_000;
 
 /// The newest of a list.
 fn newest<T>(list: &[T]) -> &[T] {
@@ -58,8 +63,8 @@ fn backward<'a>(t: &Thread, text: &impl Fn(u32) -> &'a str) -> Vec<Value> {
 }
 
 /// What the host side knows (1.2 of the recording's format): stacks of calls and samples, calls of
-/// backward passes, samples,
-/// children and where they stood, gauges. Nothing of it where the recording has nothing of it.
+/// backward passes, operators, samples, children and where they stood, gauges. Nothing of it where
+/// the recording has nothing of it.
 fn host(run: &Run, out: &mut Map<String, Value>) {
     let mut used: BTreeSet<u32> = BTreeSet::new();
     for t in &run.threads {
@@ -83,7 +88,14 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
         Some(m) => json!([id, frames(id), [text(m.path), text(m.class)]]),
         None => json!([id, frames(id)]),
     };
-    put("stacks", used.into_iter().map(stack).collect());
+    put("stacks", used.iter().map(|id| stack(*id)).collect());
+    let mut operators: Vec<_> =
+        run.operators.each().filter(|way| way.0 == 0 || used.contains(&way.0)).collect();
+    operators.sort_unstable();
+    let way = |(stack, node, kernel, o): (u32, &str, &str, Operator<'_>)| {
+        json!([stack, node, demangled(kernel), o.name, o.nodes])
+    };
+    put("operators", operators.into_iter().take(MOST_OPERATORS).map(way).collect());
     put("backward", run.threads.iter().flat_map(|t| backward(t, &text)).collect());
     let of = |t: &Thread| -> Option<Value> {
         let sample = |s: &crate::run::Sample| {

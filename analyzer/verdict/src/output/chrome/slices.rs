@@ -139,6 +139,7 @@ pub(super) fn op<W: Write>(
     out.number(b",\"correlation\":", u64::from(op.correlation));
     out.put(more);
     out.put(texts.work(op));
+    out.put(texts.operator(op));
     out.put(b"}");
     if let Some(id) = arrow {
         out.number(BIND, id);

@@ -46,6 +46,8 @@ pub(super) struct Texts<'a> {
     sites: Sites<'a>,
     stacks: HashMap<u32, (Vec<u8>, Vec<u8>)>,
     works: HashMap<Work, Vec<u8>>,
+    /// By stack and type of node, and the kernel (0: none).
+    operators: HashMap<(u32, Option<u32>, u32), Vec<u8>>,
     /// `,"to change":"..."` by bucket, where lines of the program are known.
     advice: Vec<Vec<u8>>,
     /// Of waits: each way of waiting has its own.
@@ -66,6 +68,7 @@ impl<'a> Texts<'a> {
             sites: Sites::new(run),
             stacks: HashMap::new(),
             works: HashMap::new(),
+            operators: HashMap::new(),
             advice: Vec::new(),
             of_waits: Vec::new(),
             tell_always: run.devices.iter().map(|d| d.ops() as u64).sum::<u64>() <= TELL_ALWAYS_OPS,
@@ -159,6 +162,30 @@ impl<'a> Texts<'a> {
             if let Some(node) = work.node {
                 json.extend_from_slice(b",\"backward of\":");
                 put_text(&mut json, type_name(text(node)));
+            }
+            json
+        })
+    }
+
+    /// `,"operator":"aten::linear"` of an operation; of torch.compile's `,"source nodes":"h, out"`
+    /// as well.
+    pub(super) fn operator(&mut self, op: &Op) -> &[u8] {
+        let run = self.run;
+        let Some((thread, call)) = run.call(op.call) else { return &[] };
+        if self.operators.len() > 65_536 {
+            self.operators.clear(); // made-up ids
+        }
+        let kernel = if op.kind == Kind::Kernel { op.a } else { 0 };
+        let way = (call.site, run.work(thread, call).node, kernel);
+        self.operators.entry(way).or_insert_with(|| {
+            let mut json = Vec::new();
+            if let Some(operator) = run.operator(thread, call, op) {
+                json.extend_from_slice(b",\"operator\":");
+                put_text(&mut json, operator.name);
+                if !operator.nodes.is_empty() {
+                    json.extend_from_slice(b",\"source nodes\":");
+                    put_text(&mut json, operator.nodes);
+                }
             }
             json
         })

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+//! PyTorch's operators: by which one a line of the program, or a node of the backward pass, put a
+//! kernel on the GPU (`symbols/operators.rs` finds it).
+
+use std::collections::HashMap;
+
+use trace::Kind;
+
+use super::{Call, Op, Run};
+
+/// A line and what it put on the GPU, by numbers of [`Operators::texts`].
+type Way = (u32, u32, u32);
+
+/// The outermost operators by the ways that lead to what they put on the GPU.
+#[derive(Clone, Debug, Default)]
+pub struct Operators {
+    texts: HashMap<Box<str>, u32>,
+    names: Vec<Box<str>>,
+    /// Operator and nodes. `None`: there are several, or none is known.
+    by_way: HashMap<Way, Option<(u32, u32)>>,
+}
+
+/// What put a kernel on the GPU.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
+pub struct Operator<'a> {
+    /// `aten::linear`; of a kernel of torch.compile all that went into it: `aten::add+aten::relu`.
+    pub name: &'a str,
+    /// Of a kernel of torch.compile the nodes of the compiled graph that it came from; else "".
+    pub nodes: &'a str,
+}
+
+impl Operators {
+    fn text(&mut self, text: &str) -> u32 {
+        if let Some(number) = self.texts.get(text) {
+            return *number;
+        }
+        let number = self.names.len() as u32;
+        self.names.push(text.into());
+        self.texts.insert(text.into(), number);
+        number
+    }
+
+    /// From the Python stack with this id (0: none), or a node of this type ("": none), this kernel
+    /// ("": a copy or memset) was put on the GPU by an operator; `None`: which is not known.
+    pub fn add(&mut self, stack: u32, node: &str, kernel: &str, operator: Option<Operator<'_>>) {
+        let way = (stack, self.text(node), self.text(kernel));
+        let operator = operator.map(|o| (self.text(o.name), self.text(o.nodes)));
+        let known = self.by_way.entry(way).or_insert(operator);
+        if *known != operator {
+            *known = None;
+        }
+    }
+
+    /// What put it there, of such a way; `None`: there are several, or none is known.
+    pub fn of(&self, stack: u32, node: &str, kernel: &str) -> Option<Operator<'_>> {
+        let way = (stack, *self.texts.get(node)?, *self.texts.get(kernel)?);
+        self.operator((*self.by_way.get(&way)?)?)
+    }
+
+    /// All ways that have one: stack, type of the node, kernel, operator.
+    pub fn each(&self) -> impl Iterator<Item = (u32, &str, &str, Operator<'_>)> {
+        self.by_way.iter().filter_map(|(way, operator)| {
+            Some((way.0, self.name(way.1)?, self.name(way.2)?, self.operator((*operator)?)?))
+        })
+    }
+
+    fn operator(&self, (name, nodes): (u32, u32)) -> Option<Operator<'_>> {
+        Some(Operator { name: self.name(name)?, nodes: self.name(nodes)? })
+    }
+
+    fn name(&self, number: u32) -> Option<&str> {
+        self.names.get(number as usize).map(|name| &**name)
+    }
+}
+
+impl Run {
+    /// The outermost operator of PyTorch's by which `call` of this thread (its index) put `op` on
+    /// the GPU.
+    pub fn operator(&self, thread: usize, call: &Call, op: &Op) -> Option<Operator<'_>> {
+        let node = self.work(thread, call).node.and_then(|node| self.definitions.string(node));
+        let kernel = if op.kind == Kind::Kernel { self.definitions.kernel_name(op.a) } else { "" };
+        self.operators.of(call.site, node.unwrap_or(""), kernel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_operators_of_one_way_are_none() {
+        let operator = |name| Some(Operator { name, nodes: "" });
+        let mut all = Operators::default();
+        all.add(7, "", "gemm", operator("aten::linear"));
+        all.add(7, "", "gemm", operator("aten::linear"));
+        all.add(7, "", "add", operator("aten::add"));
+        all.add(7, "", "add", operator("aten::add_"));
+        all.add(7, "", "add", operator("aten::add"));
+        all.add(0, "AddmmBackward0", "gemm", None);
+        assert_eq!(all.of(7, "", "gemm"), operator("aten::linear"));
+        assert_eq!(all.of(7, "", "add"), None);
+        assert_eq!(all.of(0, "AddmmBackward0", "gemm"), None);
+        assert_eq!(all.of(8, "", "gemm"), None);
+        assert_eq!(
+            all.each().collect::<Vec<_>>(),
+            [(7, "", "gemm", Operator { name: "aten::linear", nodes: "" })]
+        );
+    }
+}
