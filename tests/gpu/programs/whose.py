@@ -191,22 +191,29 @@ def kernels(events):
 
 
 def generated(cache):
-    """By the names of Triton's kernels what Inductor's code says of them: operators and nodes of the source."""
+    """By the names of Triton's kernels what Inductor's code says of each of their calls: operators, nodes of the source."""
     found, said = {}, None
-    for path in pathlib.Path(cache).rglob("*.py"):
+    for path in sorted(pathlib.Path(cache).rglob("*.py")):
         for line in path.read_text(errors="replace").splitlines():
             comment = re.search(r"# (?:\w+ )*Source Nodes: \[(.*?)\], Original ATen: \[(.*?)\]", line)
             run = re.match(r"\s+(triton_\w+)\.run\(", line)
             if comment:
                 said = (comment[2].replace("aten.", "aten::").replace("prims.", "prims::").replace(", ", "+"), comment[1])
             elif run and said:
-                found[run[1]] = said
+                found.setdefault(run[1], []).append(said)
     return found
 
 
-def told(row, said):
-    operator, nodes = said.get(row[0], (row[7], ""))
-    return [*row[:7], operator, nodes]
+def told(rows, said):
+    """Rows with what the code says: calls of one kernel come in its order. Of an operator called by its schema the code
+    names what the profiler saw, and its nodes, which are not held against anything."""
+    for row in rows:
+        calls = said.get(row[0])
+        if calls:
+            calls.append(calls.pop(0))
+            yield [*row[:7], *calls[-1]]
+        else:
+            yield row
 
 
 def reference(model, step):
@@ -230,7 +237,7 @@ def reference(model, step):
         path = os.path.join(folder, "trace.json")
         profile.export_chrome_trace(path)
         found = kernels(json.load(open(path))["traceEvents"])
-    return [told(row, generated(cache)) for row in found] if is_compiled else found
+    return list(told(found, generated(cache))) if is_compiled else found
 
 
 def main():

@@ -79,8 +79,10 @@ impl<'a> Origin<'a> {
             return Origin::Standard;
         }
         if file.starts_with('<') {
-            // dataclasses and named tuples compile their `__init__` and `__eq__` from text, too
-            let made = file == "<string>" && function.rsplit('.').next().is_some_and(|f| f.starts_with("__"));
+            // dataclasses and named tuples compile their `__init__` and `__eq__` from text, too, and
+            // Inductor what launches a kernel (`torch/_inductor/runtime/triton_heuristics.py`)
+            let is_made = |f: &str| f.starts_with("__") || f == "launcher";
+            let made = file == "<string>" && function.rsplit('.').next().is_some_and(is_made);
             let typed = TYPED.iter().any(|t| file.starts_with(t)) && !made;
             return if typed { Origin::User } else { Origin::Standard };
         }
@@ -227,9 +229,10 @@ mod tests {
     }
 
     #[test]
-    fn text_given_to_python_is_the_users_and_what_a_dataclass_makes_is_not() {
+    fn text_given_to_python_is_the_users_and_what_libraries_make_is_not() {
         assert_eq!(Origin::of("<string>", "step"), Origin::User);
         assert_eq!(Origin::of("<string>", "<module>"), Origin::User);
         assert_eq!(Origin::of("<string>", "Config.__init__"), Origin::Standard);
+        assert_eq!(Origin::of("<string>", "launcher"), Origin::Standard);
     }
 }

@@ -19,7 +19,7 @@ const OPERATORS: &str = "Original ATen: [";
 const CALLS: [&str; 3] = [".run(", "extern_kernels.", "torch.ops."];
 
 /// What one kernel was made of.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Made {
     /// `aten::add+aten::relu`
     pub(super) operators: String,

@@ -3,8 +3,9 @@
 //! function of its own, `at::_ops::NAME::call` of libtorch_cpu, which C++ and the bindings of
 //! Python have in common. The outermost one on the way is the line's. Where an operator is called
 //! by its schema (`torch.ops`, TorchScript) that function is not there, and what is called further
-//! in is not the line's: then there is none. Kernels that torch.compile made are no operator's;
-//! what went into them is said in the code that calls them ([`super::inductor`]).
+//! in is not the line's: then there is none. torch.compile has kernels of its own making, which are
+//! no operator's, and calls operators by their schema, too: what they are of its code says
+//! ([`super::inductor`]).
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
@@ -56,12 +57,11 @@ pub(super) fn read(definitions: &Definitions, started: u64, limit: Limit) -> Ope
         // (of a longer one the outermost are not there)
         let is_whole = frames.len() < MAX_FRAMES;
         let outermost = frames.iter().rev().find_map(|frame| steps.get(frame)).filter(|_| is_whole);
-        let made = outermost.is_none().then(|| files.made(definitions, native.outer)).flatten();
-        let operator = match (outermost, &made) {
-            (Some(Step::Operator(name)), _) => Some(Operator { name, nodes: "" }),
-            (_, Some(made)) => Some(Operator { name: &made.operators, nodes: &made.nodes }),
-            _ => None,
-        };
+        let mut made = files.made(definitions, native.outer);
+        if let Some(Step::Operator(name)) = outermost {
+            made.get_or_insert_default().operators.clone_from(name);
+        }
+        let operator = made.as_ref().map(|m| Operator { name: &m.operators, nodes: &m.nodes });
         let text = |id| definitions.string(id).unwrap_or("");
         // a stack has several ids where its module came to be known later
         let own = [native.outer];
