@@ -131,3 +131,19 @@ fn gpu_time_stands_under_the_operators_around_its_launch() {
     let backward = "GPU 0;autograd::engine::evaluate_function: ConvolutionBackward0;ConvolutionBackward0;aten::convolution_backward;";
     assert!(text.lines().any(|l| l.starts_with(backward)), "{text}");
 }
+
+/// The same file by the outermost operator of each launch: 10 and 4 us of the first `linear`'s, the
+/// copy of `to`'s, and a kernel of nobody's.
+#[test]
+fn the_gpus_time_goes_to_the_outermost_operator() {
+    let table = table(&input("rules.json"), "gpu_ops");
+    let column = |key| table.columns.iter().position(|c| c.key == key).unwrap();
+    let (ns, operator, backward) = (column("total_ns"), column("operator"), column("backward_ns"));
+    let of = |row: &Vec<Cell>| match (&row[ns], &row[operator], &row[backward]) {
+        (Cell::Whole(ns), Cell::Text(name), Cell::Nothing) => (name.to_string(), *ns),
+        other => panic!("{other:?}"),
+    };
+    let rows: BTreeMap<_, _> = table.rows.iter().map(of).collect();
+    let expected = [("aten::linear", 14_000), ("aten::to", 8_000), ("unattributed", 5_000)];
+    assert_eq!(rows, expected.map(|(name, ns)| (name.to_owned(), ns)).into());
+}

@@ -156,8 +156,10 @@ fn rows<S, K: Copy + Eq + Hash>(
         sum.count += 1;
     }
     let all: u128 = sums.values().map(|s| s.total).sum();
+    // (other recorders' traces do not say whose backward pass it is)
+    let tells_backward = !run.foreign || run.threads.iter().any(|t| !t.backward.is_empty());
     let rows = sums.into_iter().map(|(owner, s)| {
-        let head = row![percent_of(s.total, all), s.total, s.backward, s.count];
+        let head = row![percent_of(s.total, all), s.total, tells_backward.then_some(s.backward), s.count];
         let mut tail = match owner {
             Owner::Of(k) => shown(state, k),
             _ => row![UNATTRIBUTED],

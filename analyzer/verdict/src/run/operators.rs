@@ -6,7 +6,7 @@ use std::collections::HashMap;
 
 use trace::Kind;
 
-use super::{Call, Op, Run};
+use super::{Call, Op, RangeKind, Run, Span};
 
 /// A line and what it put on the GPU, by numbers of [`Operators::texts`].
 type Way = (u32, u32, u32);
@@ -18,6 +18,9 @@ pub struct Operators {
     names: Vec<Box<str>>,
     /// Operator and nodes. `None`: there are several, or none is known.
     by_way: HashMap<Way, Option<(u32, u32)>>,
+    /// In torch.profiler's traces: the outermost operators of each thread (its id), by time, with
+    /// the string ids of their names.
+    by_time: HashMap<u32, Vec<(Span, u32)>>,
 }
 
 /// What put a kernel on the GPU.
@@ -79,7 +82,38 @@ impl Run {
     pub fn operator(&self, thread: usize, call: &Call, op: &Op) -> Option<Operator<'_>> {
         let node = self.work(thread, call).node.and_then(|node| self.definitions.string(node));
         let kernel = if op.kind == Kind::Kernel { self.definitions.kernel_name(op.a) } else { "" };
-        self.operators.of(call.site, node.unwrap_or(""), kernel)
+        let of_way = self.operators.of(call.site, node.unwrap_or(""), kernel);
+        of_way.or_else(|| self.operator_at(self.threads.get(thread)?.tid, call.start))
+    }
+
+    fn operator_at(&self, tid: u32, time: u64) -> Option<Operator<'_>> {
+        let spans = self.operators.by_time.get(&tid)?;
+        let last = spans.partition_point(|(span, _)| span.start <= time).checked_sub(1)?;
+        let (_, name) = spans.get(last).filter(|(span, _)| span.end > time)?;
+        Some(Operator { name: self.definitions.string(*name)?, nodes: "" })
+    }
+
+    /// Takes the outermost operators from the ranges of a trace of torch.profiler's. (What has no
+    /// namespace, and the engine's own ranges around a node, are none.)
+    pub fn take_operators(&mut self) {
+        for thread in &self.threads {
+            let is_operator = |name: u32| {
+                let name = self.definitions.string(name).unwrap_or("");
+                name.contains("::") && !name.starts_with("autograd::")
+            };
+            let all = thread.ranges.iter().filter(|r| r.kind == RangeKind::Operator && is_operator(r.name));
+            let mut all: Vec<(Span, u32)> = all.map(|r| (r.span, r.name)).collect();
+            all.sort_by_key(|(span, _)| (span.start, std::cmp::Reverse(span.end)));
+            let mut end = 0;
+            all.retain(|(span, _)| {
+                let is_outermost = span.start >= end;
+                end = if is_outermost { span.end } else { end };
+                is_outermost
+            });
+            if !all.is_empty() {
+                self.operators.by_time.insert(thread.tid, all);
+            }
+        }
     }
 }
 

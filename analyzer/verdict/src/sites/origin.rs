@@ -79,8 +79,8 @@ impl<'a> Origin<'a> {
             return Origin::Standard;
         }
         if file.starts_with('<') {
-            // dataclasses and named tuples compile their `__init__` and `__eq__` from text, too, and
-            // Inductor what launches a kernel (`torch/_inductor/runtime/triton_heuristics.py`)
+            // dataclasses and named tuples compile their `__init__` and `__eq__` from text, too,
+            // and Inductor what launches a kernel (`torch/_inductor/runtime/triton_heuristics.py`)
             let is_made = |f: &str| f.starts_with("__") || f == "launcher";
             let made = file == "<string>" && function.rsplit('.').next().is_some_and(is_made);
             let typed = TYPED.iter().any(|t| file.starts_with(t)) && !made;

@@ -47,6 +47,9 @@ impl Step {
 /// The operators of a recording, as far as the files can be read within `limit`.
 pub(super) fn read(definitions: &Definitions, started: u64, limit: Limit) -> Operators {
     let steps = steps(definitions, started, limit);
+    if definitions.natives().is_empty() {
+        return Operators::default();
+    }
     let (mut found, mut files) = (Operators::default(), Files::default());
     let mut alike: HashMap<&[u32], Vec<u32>> = HashMap::new();
     for (id, frames) in definitions.stacks() {
