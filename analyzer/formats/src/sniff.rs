@@ -260,6 +260,8 @@ fn from_kineto(k: Kineto) -> Input {
         (false, true) => Format::Xla,
         (false, false) => Format::Kineto,
     };
-    run.take_operators();
+    if format == Format::Kineto {
+        run.take_operators();
+    }
     Input { format, run, zero, refused, events, bytes, notes, os_calls: Vec::new(), operators }
 }

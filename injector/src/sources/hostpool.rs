@@ -211,6 +211,12 @@ pub(crate) fn push_behind(before: [u64; SLOT_WORDS], event: [u64; SLOT_WORDS], l
     false
 }
 
+/// Has the calling thread a ring of its own, and is that less than half full?
+pub(crate) fn has_room_beside() -> bool {
+    let place = pool().and_then(|pool| own_place(pool).ok());
+    place.is_some_and(|place| place.ring.waiting() < BESIDE_EVENTS)
+}
+
 /// Stores `items` together in the calling thread's own ring, or says that it is half full or that
 /// there is none.
 pub(crate) fn push_together(items: &[[u64; SLOT_WORDS]]) -> bool {
@@ -317,6 +323,7 @@ pub(crate) fn reclaim() {
     for place in &pool.places {
         let tid = place.owner.load(Ordering::Acquire);
         if tid != 0 && place.ring.waiting() == 0 && !exists(tid) && place.ring.waiting() == 0 {
+            place.stack.low.store(u64::MAX, Ordering::Relaxed); // until the next owner has said where
             place.owner.store(0, Ordering::Release);
         }
     }

@@ -41,6 +41,11 @@ impl Dictionary {
         self.last_id
     }
 
+    /// What call sites have taken, bytes.
+    pub(crate) fn site_bytes(&self) -> usize {
+        self.site_bytes
+    }
+
     fn has_room(&self) -> bool {
         self.bytes < MOST_BYTES
     }

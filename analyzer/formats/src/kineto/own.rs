@@ -127,6 +127,11 @@ impl Own {
         for thread in &mut run.threads {
             thread.backward.sort_by_key(|c| c.start);
         }
+        for pair in list("stacks_alike").iter().take(MOST_OPERATORS) {
+            if let Some((stack, other)) = small(pair, 0).zip(small(pair, 1)) {
+                run.operators.add_alike(stack, other);
+            }
+        }
         for way in list("operators").iter().take(MOST_OPERATORS) {
             let text = |i: usize| way.get(i).and_then(Json::as_str);
             if let (Some(stack), Some(node), Some(kernel)) = (small(way, 0), text(1), text(2)) {

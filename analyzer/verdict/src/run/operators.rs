@@ -4,9 +4,9 @@
 
 use std::collections::HashMap;
 
-use trace::Kind;
+use trace::{Kind, Language};
 
-use super::{Call, Op, RangeKind, Run, Span};
+use super::{Call, Op, RangeKind, Run, Span, Thread};
 
 /// A line and what it put on the GPU, by numbers of [`Operators::texts`].
 type Way = (u32, u32, u32);
@@ -18,9 +18,11 @@ pub struct Operators {
     names: Vec<Box<str>>,
     /// Operator and nodes. `None`: there are several, or none is known.
     by_way: HashMap<Way, Option<(u32, u32)>>,
-    /// In torch.profiler's traces: the outermost operators of each thread (its id), by time, with
-    /// the string ids of their names.
-    by_time: HashMap<u32, Vec<(Span, u32)>>,
+    /// Stacks whose frames another one has, too: that one stands in the ways.
+    alike: HashMap<u32, u32>,
+    /// In torch.profiler's traces: the outermost operators of each thread (by its index), by time,
+    /// with the string ids of their names.
+    by_time: Vec<Vec<(Span, u32)>>,
 }
 
 /// What put a kernel on the GPU.
@@ -54,9 +56,24 @@ impl Operators {
         }
     }
 
+    /// A stack with the frames of another one, which is used in [`Operators::add`].
+    pub fn add_alike(&mut self, stack: u32, other: u32) {
+        self.alike.insert(stack, other);
+    }
+
+    /// The stack that stands in the ways for this one.
+    pub fn stands_for(&self, stack: u32) -> u32 {
+        self.alike.get(&stack).copied().unwrap_or(stack)
+    }
+
+    /// Is the time of a launch asked for, and not its way alone?
+    pub fn are_by_time(&self) -> bool {
+        !self.by_time.is_empty()
+    }
+
     /// What put it there, of such a way; `None`: there are several, or none is known.
     pub fn of(&self, stack: u32, node: &str, kernel: &str) -> Option<Operator<'_>> {
-        let way = (stack, *self.texts.get(node)?, *self.texts.get(kernel)?);
+        let way = (self.stands_for(stack), *self.texts.get(node)?, *self.texts.get(kernel)?);
         self.operator((*self.by_way.get(&way)?)?)
     }
 
@@ -82,25 +99,29 @@ impl Run {
     pub fn operator(&self, thread: usize, call: &Call, op: &Op) -> Option<Operator<'_>> {
         let node = self.work(thread, call).node.and_then(|node| self.definitions.string(node));
         let kernel = if op.kind == Kind::Kernel { self.definitions.kernel_name(op.a) } else { "" };
-        let of_way = self.operators.of(call.site, node.unwrap_or(""), kernel);
-        of_way.or_else(|| self.operator_at(self.threads.get(thread)?.tid, call.start))
+        // (a copy's own caller is no Python above it)
+        let is_python = !self.site(call).next().is_some_and(|f| f.language == Language::Caller);
+        let stack = if is_python { call.site } else { 0 };
+        let of_way = self.operators.of(stack, node.unwrap_or(""), kernel);
+        of_way.or_else(|| self.operator_at(thread, call.start))
     }
 
-    fn operator_at(&self, tid: u32, time: u64) -> Option<Operator<'_>> {
-        let spans = self.operators.by_time.get(&tid)?;
+    fn operator_at(&self, thread: usize, time: u64) -> Option<Operator<'_>> {
+        let spans = self.operators.by_time.get(thread)?;
         let last = spans.partition_point(|(span, _)| span.start <= time).checked_sub(1)?;
         let (_, name) = spans.get(last).filter(|(span, _)| span.end > time)?;
         Some(Operator { name: self.definitions.string(*name)?, nodes: "" })
     }
 
     /// Takes the outermost operators from the ranges of a trace of torch.profiler's. (What has no
-    /// namespace, and the engine's own ranges around a node, are none.)
+    /// namespace of an operator's, and the engine's own ranges around a node, are none.)
     pub fn take_operators(&mut self) {
-        for thread in &self.threads {
-            let is_operator = |name: u32| {
-                let name = self.definitions.string(name).unwrap_or("");
-                name.contains("::") && !name.starts_with("autograd::")
-            };
+        let is_operator = |name: u32| {
+            let name = self.definitions.string(name).unwrap_or("");
+            let of_the_engine = name.starts_with("autograd::") || name.starts_with("torch::");
+            name.split_once("::").is_some_and(|(space, _)| !space.contains(['.', ' '])) && !of_the_engine
+        };
+        let outermost = |thread: &Thread| {
             let all = thread.ranges.iter().filter(|r| r.kind == RangeKind::Operator && is_operator(r.name));
             let mut all: Vec<(Span, u32)> = all.map(|r| (r.span, r.name)).collect();
             all.sort_by_key(|(span, _)| (span.start, std::cmp::Reverse(span.end)));
@@ -110,10 +131,9 @@ impl Run {
                 end = if is_outermost { span.end } else { end };
                 is_outermost
             });
-            if !all.is_empty() {
-                self.operators.by_time.insert(thread.tid, all);
-            }
-        }
+            all
+        };
+        self.operators.by_time = self.threads.iter().map(outermost).collect();
     }
 }
 
@@ -135,6 +155,8 @@ mod tests {
         assert_eq!(all.of(7, "", "add"), None);
         assert_eq!(all.of(0, "AddmmBackward0", "gemm"), None);
         assert_eq!(all.of(8, "", "gemm"), None);
+        all.add_alike(8, 7);
+        assert_eq!(all.of(8, "", "gemm"), operator("aten::linear"));
         assert_eq!(
             all.each().collect::<Vec<_>>(),
             [(7, "", "gemm", Operator { name: "aten::linear", nodes: "" })]

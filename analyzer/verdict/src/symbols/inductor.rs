@@ -4,7 +4,10 @@
 //! [aten.add, aten.relu]` (PyTorch 2.0 to 2.15: `torch/_inductor/utils.py`, `get_kernel_metadata`).
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
 use std::path::Path;
+use std::time::Instant;
 
 use trace::{Definitions, FrameInfo};
 
@@ -27,45 +30,69 @@ pub(super) struct Made {
     pub(super) nodes: String,
 }
 
-/// Files read so far; `None`: not there, or none of Inductor's.
-#[derive(Default)]
-pub(super) struct Files(HashMap<u32, Option<String>>);
+/// What kernels were made of that a file's lines call, by line.
+type Calls = HashMap<u32, Made>;
+
+/// Files read so far; of one that is none of Inductor's nothing is called.
+pub(super) struct Files {
+    read: HashMap<u32, Calls>,
+    until: Option<Instant>,
+}
 
 impl Files {
+    /// Reads until then.
+    pub(super) fn new(until: Option<Instant>) -> Files {
+        Files { read: HashMap::new(), until }
+    }
+
     /// What the kernel was made of that this stack launched; `None`: it was not launched from
     /// Inductor's code, or that is not there any more.
     pub(super) fn made(&mut self, definitions: &Definitions, stack: u32) -> Option<Made> {
         let text = |id| definitions.string(id).unwrap_or("");
         let calls = |f: &&FrameInfo| text(f.function).rsplit('.').next() == Some(CALLER);
         let frame = definitions.stack(stack).find(calls)?;
-        let code = self.0.entry(frame.file).or_insert_with(|| read(Path::new(text(frame.file))));
-        made(code.as_deref()?, frame.line)
+        let until = self.until;
+        let file = self.read.entry(frame.file).or_insert_with(|| {
+            let is_late = until.is_some_and(|until| Instant::now() > until);
+            let code = if is_late { None } else { read(Path::new(text(frame.file))) };
+            made(&code.unwrap_or_default())
+        });
+        file.get(&frame.line).cloned()
     }
 }
 
 fn read(path: &Path) -> Option<String> {
-    let is_short = std::fs::metadata(path).is_ok_and(|m| m.is_file() && m.len() <= LONGEST);
-    let code = is_short.then(|| std::fs::read_to_string(path).ok())?;
-    code.filter(|code| code.contains(NODES))
+    // not a pipe, which would wait for a writer
+    std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
+    let mut code = String::new();
+    File::open(path).ok()?.take(LONGEST).read_to_string(&mut code).ok()?;
+    Some(code)
 }
 
-/// By the comment in front of the call in this line (from 1 on), and behind the call before it.
-fn made(code: &str, line: u32) -> Option<Made> {
-    let before: Vec<&str> = code.lines().take(line.checked_sub(1)? as usize).collect();
-    let is_call = |line: &&&str| CALLS.iter().any(|call| line.contains(call));
-    let is_comment = |line: &str| line.trim_start().starts_with('#');
-    let comment = before
-        .iter()
-        .rev()
-        .take_while(|line| is_comment(line) || !is_call(line))
-        .find(|l| l.contains(NODES))?;
+/// Each call is of what the comment in front of it says, behind the call before.
+fn made(code: &str) -> Calls {
+    let (mut calls, mut said) = (Calls::new(), None);
+    for (line, number) in code.lines().zip(1..) {
+        let is_comment = line.trim_start().starts_with('#');
+        if let (true, Some(comment)) = (is_comment, comment(line)) {
+            said = Some(comment);
+        } else if !is_comment && CALLS.iter().any(|call| line.contains(call)) {
+            if let Some(made) = said.take().filter(|made| !made.operators.is_empty()) {
+                calls.insert(number, made);
+            }
+        }
+    }
+    calls
+}
+
+fn comment(line: &str) -> Option<Made> {
     let list = |begin| {
-        let (_, rest) = comment.split_once(begin)?;
+        let (_, rest) = line.split_once(begin)?;
         rest.split_once(']').map(|(list, _)| list)
     };
     let operators =
         list(OPERATORS)?.replace(", ", "+").replace("aten.", "aten::").replace("prims.", "prims::");
-    (!operators.is_empty()).then(|| Made { operators, nodes: list(NODES).unwrap_or("").to_owned() })
+    Some(Made { operators, nodes: list(NODES)?.to_owned() })
 }
 
 #[cfg(test)]
@@ -91,7 +118,8 @@ def call(args):
 
     #[test]
     fn a_kernel_is_made_of_what_the_comment_before_its_call_says() {
-        let said = |line| made(CODE, line).map(|m| (m.operators, m.nodes));
+        let calls = made(CODE);
+        let said = |line| calls.get(&line).map(|m| (m.operators.clone(), m.nodes.clone()));
         assert_eq!(said(5), Some(("aten::addmm".into(), "h".into())));
         assert_eq!(said(10), Some(("aten::addmm+aten::relu".into(), "h, out".into())));
         assert_eq!(said(11), None, "that of the call before");

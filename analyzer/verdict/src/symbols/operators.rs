@@ -50,10 +50,14 @@ pub(super) fn read(definitions: &Definitions, started: u64, limit: Limit) -> Ope
     if definitions.natives().is_empty() {
         return Operators::default();
     }
-    let (mut found, mut files) = (Operators::default(), Files::default());
-    let mut alike: HashMap<&[u32], Vec<u32>> = HashMap::new();
+    let (mut found, mut files) = (Operators::default(), Files::new(limit.until));
+    // a stack has several ids where its module came to be known later
+    let mut first: HashMap<&[u32], u32> = HashMap::new();
     for (id, frames) in definitions.stacks() {
-        alike.entry(frames).or_default().push(id);
+        let other = *first.entry(frames).or_insert(id);
+        if other != id {
+            found.add_alike(id, other);
+        }
     }
     for native in definitions.natives() {
         let frames = definitions.frames(native.native);
@@ -66,12 +70,8 @@ pub(super) fn read(definitions: &Definitions, started: u64, limit: Limit) -> Ope
         }
         let operator = made.as_ref().map(|m| Operator { name: &m.operators, nodes: &m.nodes });
         let text = |id| definitions.string(id).unwrap_or("");
-        // a stack has several ids where its module came to be known later
-        let own = [native.outer];
-        let of = alike.get(definitions.frames(native.outer)).filter(|_| native.outer != 0);
-        for stack in of.map_or(&own[..], Vec::as_slice) {
-            found.add(*stack, text(native.node), text(native.kernel), operator);
-        }
+        let stack = found.stands_for(native.outer);
+        found.add(stack, text(native.node), text(native.kernel), operator);
     }
     found
 }

@@ -2,8 +2,8 @@
 // HOT (`launched`), COLD (`prepare`, `copy`: once for what a line does to the GPU)
 //! The machine code between a line of Python, or a node of PyTorch's backward pass, and what it
 //! puts on the GPU: by which operator's functions it got there. That is the same each time, so it
-//! is looked at once: with the first launch of a kernel from a line (or node) the thread's stack
-//! goes to the drain thread as a copy, and each later one costs a look into a table.
+//! is looked at a few times: with the first launches of a kernel from a line (or node) the thread's
+//! stack goes to the drain thread as a copy, and each later one costs a look into a table.
 //!
 //! Operators are some 30 frames deep, far more than a page: a stack is copied once it is known how
 //! far it goes ([`stack`]). Until then a launch counts as not seen.
@@ -29,10 +29,13 @@ const TAG: u64 = Tag::LaunchStack as u64;
 const BYTES: usize = 160 << 10;
 /// Copies that wait for the drain thread at most.
 const POOL: usize = 24;
-/// Kernels by their lines that are remembered.
-const SEEN: usize = 32_768;
+/// Looks that are remembered.
+const SEEN: usize = 65_536;
+/// Looks at one way: two operators that launch one kernel from one line are two ways, which the
+/// analyzer then tells nothing of.
+const LOOKS: u64 = 4;
 /// Copies of a process at most: a program that makes code as it runs has new lines for ever.
-const MOST: u32 = 16_384;
+const MOST: u32 = 32_768;
 
 /// One copy.
 #[repr(C)]
@@ -74,37 +77,53 @@ fn launches() -> Option<&'static Launches> {
 pub(crate) fn launched(inside: Place, site: u64, symbol: u64) {
     let Some(launches) = launches() else { return };
     let node = thread_block::with(|b| b.node.get());
+    if site | node == 0 {
+        return; // a kernel alone tells no way
+    }
     let key = key([site, symbol, node, inside.at]);
-    if !launches.seen.has(key) {
+    if !launches.seen.has(nth(key, LOOKS)) {
         copy(launches, key, [site, symbol, node], inside);
     }
 }
 
-/// Never 0. (How deep the stack is tells ways apart that begin in one line.)
+/// What is remembered of the n-th look at one way, from 1 on. Never 0.
+#[inline]
+fn nth(key: u64, n: u64) -> u64 {
+    key.wrapping_add(n << 32).max(1)
+}
+
+/// (How deep the stack is tells ways apart that begin in one line.)
 #[inline]
 fn key(words: [u64; 4]) -> u64 {
     let mix = |hash: u64, word: u64| {
         let mixed = (hash ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         mixed ^ mixed >> 29
     };
-    words.into_iter().fold(0x2545_f491_4f6c_dd1d, mix).max(1)
+    words.into_iter().fold(0x2545_f491_4f6c_dd1d, mix)
 }
 
 #[cold]
 #[inline(never)]
 fn copy(launches: &Launches, key: u64, [site, symbol, node]: [u64; 3], inside: Place) {
+    let last = nth(key, LOOKS);
     match stack::whole(inside.at) {
         Ok(_) => {}
         Err(true) => return, // it is tried again with the next launch
         Err(false) => {
             losses::add(Loss::CallerUnknown, 1);
-            launches.seen.add(key);
+            launches.seen.add(last);
             return;
         }
     }
     if launches.count.load(Ordering::Relaxed) >= MOST {
+        losses::add(Loss::CallerDropped, 1);
+        launches.seen.add(last);
         return;
     }
+    if !hostpool::has_room_beside() {
+        return; // as well
+    }
+    let key = (1..LOOKS).map(|n| nth(key, n)).find(|key| !launches.seen.has(*key)).unwrap_or(last);
     // without a free place as well
     let Some(number) = launches.pool.claim(|copied| {
         (copied.key, copied.node, copied.stack.place) = (key, node, inside);
@@ -114,9 +133,10 @@ fn copy(launches: &Launches, key: u64, [site, symbol, node]: [u64; 3], inside: P
     }) else {
         return;
     };
-    launches.count.fetch_add(1, Ordering::Relaxed);
     launches.seen.add(key); // before it is pushed: the drain thread may forget it at once
-    if !hostpool::push_together(&[[number, site, symbol, TAG]]) {
+    if hostpool::push_together(&[[number, site, symbol, TAG]]) {
+        launches.count.fetch_add(1, Ordering::Relaxed);
+    } else {
         launches.seen.forget(key);
         launches.pool.give_back(number);
     }

@@ -11,9 +11,8 @@ use trace::Loss;
 
 use super::launches::{self, Copied, Launch};
 use super::modules::{certain, Kind, Module, Modules};
-use super::rows::Frame;
 use super::sites::caller;
-use super::unwind;
+use super::unwind::{self, Way};
 use crate::platform::memory::Reader;
 use crate::platform::{clock, losses};
 use crate::sources::python;
@@ -25,6 +24,8 @@ const MOST_FRAMES: usize = 160;
 const MOST_WAYS: usize = 32_768;
 /// Longest name of a kernel read, bytes.
 const LONGEST_NAME: usize = trace::define::MAX_STRING;
+/// Bytes of definitions at most: lines of Python have the same room, and come first.
+const MOST_BYTES: usize = 2 << 20;
 
 /// What was loaded before a round's calls, and what is at its end.
 pub(super) type Loaded<'a> = (&'a Modules, &'a Modules);
@@ -34,7 +35,15 @@ pub(super) type Loaded<'a> = (&'a Modules, &'a Modules);
 pub(super) struct Natives {
     launches: Vec<Launch>,
     /// By return address; `None`: nothing says how its function is left.
-    ways: HashMap<u64, Option<Frame>>,
+    ways: HashMap<u64, Option<Way>>,
+    /// Bytes of definitions so far.
+    bytes: usize,
+}
+
+/// The kernel's name at this address; `None`: there is none any more.
+fn name(at: u64) -> Option<Vec<u8>> {
+    let name = Reader::default().string(at, LONGEST_NAME)?;
+    name.iter().all(|b| (0x20..0x7f).contains(b)).then_some(name)
 }
 
 impl Natives {
@@ -70,19 +79,20 @@ impl Natives {
             });
             let Some((addresses, node)) = read.flatten() else { continue };
             let node = if node == 0 { 0 } else { kind(node, store) };
-            let frames: Option<Vec<u32>> = addresses
-                .into_iter()
-                .map(|(module, address)| caller(module, address, false, store))
-                .collect();
-            let defined = || {
+            let (before, has_room) = (store.dictionary.site_bytes(), self.bytes < MOST_BYTES);
+            let mut defined = || {
                 let kernel = match launch.symbol {
                     0 => 0,
-                    at => store.site_string(&Reader::default().string(at, LONGEST_NAME)?)?,
+                    at => store.site_string(&name(at)?)?,
                 };
+                let frames = addresses.iter().map(|(module, address)| caller(module, *address, false, store));
+                let frames: Option<Vec<u32>> = frames.collect();
                 let native = store.stack(&frames?, None, None)?;
                 store.native(NativeStack { outer: launch.outer, node, kernel, native })
             };
-            losses::add(Loss::CallerDropped, u64::from(defined().is_none()));
+            let is_defined = has_room && defined().is_some();
+            self.bytes += store.dictionary.site_bytes() - before;
+            losses::add(Loss::CallerDropped, u64::from(!is_defined));
         }
         !launches.is_empty()
     }
@@ -105,9 +115,11 @@ impl Natives {
             if module.kind() == Kind::Program {
                 all.push((module, address));
             }
-            let way = self.ways.entry(address).or_insert_with(|| unwind::frame(module, address, false));
-            let Some(frame) = *way else { return Some(all) };
-            place = place.outward(frame, |at| copied.stack.word(at))?;
+            let way = self.ways.entry(address).or_insert_with(|| unwind::way(module, address, false));
+            match (*way)? {
+                Way::Out(frame) => place = place.outward(frame, |at| copied.stack.word(at))?,
+                Way::End => return Some(all),
+            }
         }
         None
     }

@@ -123,11 +123,16 @@ impl Place {
         let inside = self.at.wrapping_add(8); // the stack pointer behind the call
         if frame.realigned {
             let word = self.rbp.wrapping_sub(u64::from(frame.offset));
-            let is_inside = inside <= word && word < self.rbp && self.rbp - inside <= LONGEST_FRAME;
-            let cfa = load(word).filter(|_| is_inside)?;
-            let fits = self.rbp < cfa && cfa - inside <= LONGEST_FRAME && cfa % 8 == 0;
-            let rbp = load(self.rbp).filter(|_| fits)?;
-            return Some(Place { at: cfa - 8, rbp, through_cudart: self.through_cudart | frame.in_cudart });
+            let is_inside = (inside..self.rbp).contains(&word) && self.rbp - inside <= LONGEST_FRAME;
+            if !is_inside || self.rbp % 8 != 0 {
+                return None;
+            }
+            let cfa = load(word)?;
+            if !(self.rbp + 8..=inside + LONGEST_FRAME).contains(&cfa) || cfa % 8 != 0 {
+                return None;
+            }
+            let (rbp, through_cudart) = (load(self.rbp)?, self.through_cudart | frame.in_cudart);
+            return Some(Place { at: cfa - 8, rbp, through_cudart });
         }
         let from = if frame.from_rbp { self.rbp } else { inside };
         let cfa = from.wrapping_add(u64::from(frame.offset));
@@ -322,11 +327,12 @@ mod tests {
             [(1008, 1104), (0, 1104), (1000 + (2 << 20), 1104), (1056, 1056), (1056, 1101), (1056, 4 << 20)]
         {
             let place = Place { rbp, ..start };
-            assert_eq!(
-                place.outward(REALIGNED, |at| Some(if at == rbp { 7000 } else { cfa })),
-                None,
-                "{rbp} {cfa}"
-            );
+            // ... and nothing is read before the first is known
+            let load = |at: u64| {
+                assert!(rbp == 1056 && at == 1048, "{at} was read");
+                Some(cfa)
+            };
+            assert_eq!(place.outward(REALIGNED, load), None, "{rbp} {cfa}");
         }
     }
 

@@ -30,9 +30,25 @@ impl gimli::UnwindContextStorage<usize> for Fixed {
     type Stack = [gimli::UnwindTableRow<usize, Self>; 6];
 }
 
+/// How a function is left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Way {
+    Out(Frame),
+    /// Not at all: the thread, or the program, began in it.
+    End,
+}
+
+/// As [`way`], as far as that is a frame.
+pub(super) fn frame(module: &Module, address: u64, in_cudart: bool) -> Option<Frame> {
+    match way(module, address, in_cudart)? {
+        Way::Out(frame) => Some(frame),
+        Way::End => None,
+    }
+}
+
 /// How the frame that `address` returns to is left; `None` where its module does not say, or in a
 /// way that no row can hold.
-pub(super) fn frame(module: &Module, address: u64, in_cudart: bool) -> Option<Frame> {
+pub(super) fn way(module: &Module, address: u64, in_cudart: bool) -> Option<Way> {
     let call = address.checked_sub(1)?; // a call may be the last instruction of its function
     let (bytes, description, bases) = description(module, call)?;
     let section = EhFrame::from(EndianSlice::new(&bytes, LittleEndian));
@@ -45,11 +61,13 @@ pub(super) fn frame(module: &Module, address: u64, in_cudart: bool) -> Option<Fr
     }
     let mut context = gimli::UnwindContext::<usize, Fixed>::new_in();
     let row = found.unwind_info_for_address(&section, &bases, &mut context, call).ok()?;
-    if row.register(X86_64::RA) != RegisterRule::Offset(-8) {
-        return None;
+    match row.register(X86_64::RA) {
+        RegisterRule::Offset(-8) => {}
+        RegisterRule::Undefined => return Some(Way::End),
+        _ => return None,
     }
     let CfaRule::RegisterAndOffset { register, offset } = *row.cfa() else {
-        return realigned(row, &section, found.cie().encoding(), in_cudart)?.checked();
+        return realigned(row, &section, found.cie().encoding(), in_cudart)?.checked().map(Way::Out);
     };
     let rbp_below = match row.register(X86_64::RBP) {
         RegisterRule::Undefined | RegisterRule::SameValue => 0,
@@ -61,7 +79,7 @@ pub(super) fn frame(module: &Module, address: u64, in_cudart: bool) -> Option<Fr
         return None;
     }
     let offset = u32::try_from(offset).ok()?;
-    Frame { from_rbp, offset, realigned: false, rbp_below, in_cudart }.checked()
+    Frame { from_rbp, offset, realigned: false, rbp_below, in_cudart }.checked().map(Way::Out)
 }
 
 /// A function that aligned its stack, as GCC describes it: its canonical frame address is in a word

@@ -195,7 +195,9 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
     }
     let site = python::site();
     if event.b == 0 && WORK.contains(&class) {
-        callers::launched(inside, site, data.symbolName as u64);
+        // (CUPTI gives it with launches alone)
+        let symbol = if is_launch { data.symbolName as u64 } else { 0 };
+        callers::launched(inside, site, symbol);
     }
     if is_launch {
         // (a native caller is not looked for each time: launches are the many)

@@ -102,6 +102,24 @@ impl Node {
     }
 }
 
+/// The calling thread evaluates a node, until this is dropped.
+struct InNode {
+    /// The one outside of it.
+    outer: u64,
+}
+
+impl InNode {
+    fn of(functions: u64) -> InNode {
+        InNode { outer: thread_block::with(|b| b.node.replace(functions)) }
+    }
+}
+
+impl Drop for InNode {
+    fn drop(&mut self) {
+        thread_block::with(|b| b.node.set(self.outer));
+    }
+}
+
 /// In the slots of `get_and_increment`.
 extern "C-unwind" fn number() -> u64 {
     // SAFETY: a slot leads here only once the function of this name is known, which takes nothing
@@ -120,8 +138,7 @@ extern "C-unwind" fn number() -> u64 {
     number
 }
 
-/// In the slot of `evaluate_function`. What it throws passes through here: there is nothing to
-/// drop.
+/// In the slot of `evaluate_function`. What it throws passes through here, and ends [`InNode`].
 extern "C-unwind" fn evaluate(
     engine: *mut c_void,
     task: *mut c_void,
@@ -139,13 +156,13 @@ extern "C-unwind" fn evaluate(
         // is read.
         let node = unsafe { node.as_ref() }?;
         let functions = node.functions.load(Ordering::Relaxed);
-        let outer = thread_block::with(|b| b.node.replace(functions));
-        Some((outer, ticks::now(), node.origin(), [python::site(), functions, 0, TAG_BACKWARD]))
+        let front = [python::site(), functions, 0, TAG_BACKWARD];
+        Some((InNode::of(functions), ticks::now(), node.origin(), front))
     });
     real(engine, task, node, inputs, queue);
     guard((), || {
-        let Some((outer, start, (number, thread), front)) = begun else { return };
-        thread_block::with(|b| b.node.set(outer)); // (where it throws the next node's replaces it)
+        let Some((within, start, (number, thread), front)) = begun else { return };
+        drop(within);
         if is_noted() {
             let mut event = Event::new(Kind::BackwardNode, start, ticks::now());
             (event.b, event.correlation) = (number, thread);

@@ -89,12 +89,16 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
         None => json!([id, frames(id)]),
     };
     put("stacks", used.iter().map(|id| stack(*id)).collect());
+    // a stack that is not written itself may stand for one that is
+    let standing: BTreeSet<u32> = used.iter().map(|id| run.operators.stands_for(*id)).collect();
     let mut operators: Vec<_> =
-        run.operators.each().filter(|way| way.0 == 0 || used.contains(&way.0)).collect();
+        run.operators.each().filter(|way| way.0 == 0 || standing.contains(&way.0)).collect();
     operators.sort_unstable();
     let way = |(stack, node, kernel, o): (u32, &str, &str, Operator<'_>)| {
         json!([stack, node, demangled(kernel), o.name, o.nodes])
     };
+    let alike = used.iter().map(|id| (*id, run.operators.stands_for(*id))).filter(|(id, other)| id != other);
+    put("stacks_alike", alike.map(|(id, other)| json!([id, other])).collect());
     put("operators", operators.into_iter().take(MOST_OPERATORS).map(way).collect());
     put("backward", run.threads.iter().flat_map(|t| backward(t, &text)).collect());
     let of = |t: &Thread| -> Option<Value> {

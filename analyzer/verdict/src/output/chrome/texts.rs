@@ -172,8 +172,8 @@ impl<'a> Texts<'a> {
     pub(super) fn operator(&mut self, op: &Op) -> &[u8] {
         let run = self.run;
         let Some((thread, call)) = run.call(op.call) else { return &[] };
-        if self.operators.len() > 65_536 {
-            self.operators.clear(); // made-up ids
+        if self.operators.len() > 65_536 || run.operators.are_by_time() {
+            self.operators.clear(); // made-up ids; another time
         }
         let kernel = if op.kind == Kind::Kernel { op.a } else { 0 };
         let way = (call.site, run.work(thread, call).node, kernel);
