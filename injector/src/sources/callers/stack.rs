@@ -72,9 +72,33 @@ pub(super) fn whole(at: u64) -> Result<u64, bool> {
 pub(super) fn look() {
     let mut mapped: Option<Vec<(Range<u64>, bool)>> = None;
     hostpool::look_for_stacks(|high| {
+        if !has_guards_that_are_mapped(libc_version()) {
+            return None;
+        }
         let all = || Mapping::all("/proc/self/maps").map(|m| (m.at, m.what[0].starts_with("---"))).collect();
         lowest_above_a_guard(mapped.get_or_insert_with(all), high)
     });
+}
+
+/// From 2.42 on glibc may mark the guard within the mapping of a stack (`MADV_GUARD_INSTALL`): what
+/// stands right below one then says nothing of where it begins.
+fn has_guards_that_are_mapped(glibc: &str) -> bool {
+    let mut parts = glibc.split('.').map(|part| part.parse::<u32>().ok());
+    matches!((parts.next().flatten(), parts.next().flatten()), (Some(2), Some(minor)) if minor < 42)
+}
+
+/// "2.36"; empty where libc is not glibc.
+fn libc_version() -> &'static str {
+    #[cfg(target_env = "gnu")]
+    {
+        // SAFETY: takes nothing.
+        let version = unsafe { libc::gnu_get_libc_version() };
+        // SAFETY: a C string of glibc's that is always there.
+        let version = unsafe { std::ffi::CStr::from_ptr(version) };
+        version.to_str().unwrap_or("")
+    }
+    #[cfg(not(target_env = "gnu"))]
+    ""
 }
 
 /// Of a stack that ends below `high`. libc maps it in one piece with a guard at its lower end: what
@@ -137,6 +161,21 @@ mod tests {
     }
 
     #[test]
+    fn guards_within_a_mapping_are_not_looked_for() {
+        for (version, expected) in [
+            ("2.17", true),
+            ("2.36", true),
+            ("2.41", true),
+            ("2.42", false),
+            ("2.100", false),
+            ("3.0", false),
+            ("", false),
+        ] {
+            assert_eq!(has_guards_that_are_mapped(version), expected, "{version}");
+        }
+    }
+
+    #[test]
     fn a_threads_stack_is_known_once_it_was_looked_at() {
         assert!(hostpool::prepare());
         let on_a_thread = || {
@@ -145,6 +184,10 @@ mod tests {
             let at = std::ptr::from_ref(&here) as u64;
             assert_eq!((whole(at), mapped_from(at)), (Err(true), PAGE - at % PAGE));
             look();
+            if !has_guards_that_are_mapped(libc_version()) {
+                assert_eq!(whole(at), Err(false));
+                return;
+            }
             let high = whole(at).expect("a stack of libc's");
             // SAFETY: takes nothing.
             assert_eq!(high, unsafe { libc::pthread_self() });
