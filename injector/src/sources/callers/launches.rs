@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`launched`), COLD (`prepare`, `copy`: once for what a line does to the GPU)
+// HOT (`launched`), COLD (`prepare`, `copy`: a few times for what a line does to the GPU)
 //! The machine code between a line of Python, or a node of PyTorch's backward pass, and what it
 //! puts on the GPU: by which operator's functions it got there. That is the same each time, so it
 //! is looked at a few times: with the first launches of a kernel from a line (or node) the thread's
@@ -89,7 +89,7 @@ pub(crate) fn launched(inside: Place, site: u64, symbol: u64) {
 /// What is remembered of the n-th look at one way, from 1 on. Never 0.
 #[inline]
 fn nth(key: u64, n: u64) -> u64 {
-    key.wrapping_add(n << 32).max(1)
+    key.wrapping_add(n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).max(1)
 }
 
 /// (How deep the stack is tells ways apart that begin in one line.)
@@ -123,7 +123,8 @@ fn copy(launches: &Launches, key: u64, [site, symbol, node]: [u64; 3], inside: P
     if !hostpool::has_room_beside() {
         return; // as well
     }
-    let key = (1..LOOKS).map(|n| nth(key, n)).find(|key| !launches.seen.has(*key)).unwrap_or(last);
+    let before = (1..LOOKS).rev().find(|n| launches.seen.has(nth(key, *n)));
+    let (before, key) = (before.map(|n| nth(key, n)), nth(key, before.unwrap_or(0) + 1));
     // without a free place as well
     let Some(number) = launches.pool.claim(|copied| {
         (copied.key, copied.node, copied.stack.place) = (key, node, inside);
@@ -136,6 +137,7 @@ fn copy(launches: &Launches, key: u64, [site, symbol, node]: [u64; 3], inside: P
     launches.seen.add(key); // before it is pushed: the drain thread may forget it at once
     if hostpool::push_together(&[[number, site, symbol, TAG]]) {
         launches.count.fetch_add(1, Ordering::Relaxed);
+        before.inspect(|before| launches.seen.forget(*before)); // a way has one place
     } else {
         launches.seen.forget(key);
         launches.pool.give_back(number);
@@ -174,6 +176,21 @@ pub(super) fn forget(key: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A look that is thrown out is made again with every launch.
+    #[test]
+    fn looks_do_not_throw_one_another_out() {
+        // SAFETY: atomics, for which zero is valid.
+        let seen: Box<Seen<SEEN>> = unsafe { Box::new_zeroed().assume_init() };
+        let keys: Vec<u64> = (0..3000).map(|n| key([n, 7, 0, 0x7fff_0000])).collect();
+        for n in 1..=LOOKS {
+            for key in &keys {
+                seen.add(nth(*key, n));
+                seen.forget(nth(*key, n - 1)); // as `copy` does
+            }
+        }
+        assert_eq!(keys.iter().filter(|key| !seen.has(nth(**key, LOOKS))).count(), 0);
+    }
 
     #[test]
     fn each_part_of_a_key_tells_launches_apart() {
