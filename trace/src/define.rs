@@ -13,7 +13,7 @@
 //! tag 8 module     u32 path, u32 build id in hex (string ids, 0 none), u64 load base
 //! tag 9 caller     u32 module (its id), u32 1: the function is not known, u64 return address less the load base
 //! tag 10 in module u32 path (0: the outermost module), u32 class (string ids); the id is a stack's
-//! tag 11 native    u32 Python stack, u32 type of the node, u32 kernel (string ids), u32 stack of callers
+//! tag 11 native    u32 Python stack, u32 node type, u32 kernel (string ids), u32 stack of callers
 //! ```
 //! String id 0 is "no string". A later definition of the same id replaces the earlier one.
 

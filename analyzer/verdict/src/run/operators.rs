@@ -99,7 +99,7 @@ impl Run {
     pub fn operator(&self, thread: usize, call: &Call, op: &Op) -> Option<Operator<'_>> {
         let node = self.work(thread, call).node.and_then(|node| self.definitions.string(node));
         let kernel = if op.kind == Kind::Kernel { self.definitions.kernel_name(op.a) } else { "" };
-        // (a copy's own caller is no Python above it)
+        // the site of a copy that no Python asked for is the function that called CUDA
         let is_python = !self.site(call).next().is_some_and(|f| f.language == Language::Caller);
         let stack = if is_python { call.site } else { 0 };
         let of_way = self.operators.of(stack, node.unwrap_or(""), kernel);

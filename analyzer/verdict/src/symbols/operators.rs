@@ -46,10 +46,10 @@ impl Step {
 
 /// The operators of a recording, as far as the files can be read within `limit`.
 pub(super) fn read(definitions: &Definitions, started: u64, limit: Limit) -> Operators {
-    let steps = steps(definitions, started, limit);
     if definitions.natives().is_empty() {
         return Operators::default();
     }
+    let steps = steps(definitions, started, limit);
     let (mut found, mut files) = (Operators::default(), Files::new(limit.until));
     // a stack has several ids where its module came to be known later
     let mut first: HashMap<&[u32], u32> = HashMap::new();
@@ -76,7 +76,7 @@ pub(super) fn read(definitions: &Definitions, started: u64, limit: Limit) -> Ope
     found
 }
 
-/// By the ids of frames.
+/// What functions of PyTorch's the callers in these stacks are, by the ids of their frames.
 fn steps(definitions: &Definitions, started: u64, limit: Limit) -> HashMap<u32, Step> {
     let wanted: HashSet<u32> =
         definitions.natives().iter().flat_map(|n| definitions.frames(n.native)).copied().collect();

@@ -4,10 +4,11 @@
 //! where its walk meets a return address without a row. A fixed pool; what finds no room in it is a
 //! call without its caller, counted.
 //!
-//! The copy ends where the stack is not known to go on ([`super::stack`]): with the page, but on
-//! the main thread. That is enough to learn the way by and by: each call gets a frame further than
-//! the one before it, so that beyond a page no more than a thread's first calls from a place are
-//! without their caller, counted. Nothing here asks the kernel for anything.
+//! The copy ends where the stack is not known to go on ([`super::stack`]): with the page, on a
+//! thread that is new or a stack that libc has not made. That is enough to learn the way by and by:
+//! each call gets a frame further than the one before it, so that beyond a page no more than a
+//! thread's first calls from a place are without their caller, counted. Nothing here asks the
+//! kernel for anything.
 
 use std::sync::atomic::{AtomicPtr, Ordering};
 

@@ -108,7 +108,7 @@ fn copy(launches: &Launches, key: u64, [site, symbol, node]: [u64; 3], inside: P
     let last = nth(key, LOOKS);
     match stack::whole(inside.at) {
         Ok(_) => {}
-        Err(true) => return, // it is tried again with the next launch
+        Err(true) => return, // tried again with the next launch
         Err(false) => {
             losses::add(Loss::CallerUnknown, 1);
             launches.seen.add(last);
@@ -121,18 +121,17 @@ fn copy(launches: &Launches, key: u64, [site, symbol, node]: [u64; 3], inside: P
         return;
     }
     if !hostpool::has_room_beside() {
-        return; // as well
+        return; // tried again with the next launch
     }
     let before = (1..LOOKS).rev().find(|n| launches.seen.has(nth(key, *n)));
     let (before, key) = (before.map(|n| nth(key, n)), nth(key, before.unwrap_or(0) + 1));
-    // without a free place as well
     let Some(number) = launches.pool.claim(|copied| {
         (copied.key, copied.node, copied.stack.place) = (key, node, inside);
         // SAFETY: the frame of CUPTI's function that called us, which waits for us.
         copied.stack.length = unsafe { stack::copy(inside.at, &mut copied.stack.bytes) };
         copied.stack.length >= 8
     }) else {
-        return;
+        return; // no free place: tried again with the next launch
     };
     launches.seen.add(key); // before it is pushed: the drain thread may forget it at once
     if hostpool::push_together(&[[number, site, symbol, TAG]]) {

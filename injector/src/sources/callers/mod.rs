@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`push`), COLD (`start`)
-//! Where there is no Python: the function that called CUDA, in programs of C++ and in threads of
-//! libraries.
+//! Machine code that called CUDA: where there is no Python (C++, threads of libraries) the function
+//! that did, for each call; and what lies between a line of Python and its kernel, seen once.
 //!
 //! * [`rows`]: HOT: a thread walks from our callback through CUPTI and CUDA's libraries to the
 //!   return address of the call, by rows of their unwind tables that were learnt before. What it
 //!   sends with the call is that one address.
 //! * [`captures`]: HOT, where an address has no row yet: a copy of the top of the stack, as far as
 //!   it can be read ([`mod@stack`]).
-//! * [`launches`]: HOT, once for what a line does to the GPU: a copy of the stack between the two,
-//!   which [`natives`] (WARM) unwinds.
+//! * [`launches`]: HOT, with the first launches of a kernel from a line: a copy of the stack
+//!   between the two, which [`natives`] (WARM) unwinds.
 //! * [`mod@sites`]: WARM, on the drain thread: unwinds the copies by the tables in memory
 //!   ([`unwind`]), so learning the rows, and makes module and offset of an address ([`modules`]).
 //!   Symbols and lines are the analyzer's.
 //!
 //! The caller is the first function that belongs neither to the driver, CUPTI or the runtime as
 //! libraries, nor to a runtime that was linked into the program: that one is told by its symbols.
-//! No frame outside of these is ever walked. Of a runtime linked into a library that was loaded
+//! No thread walks a frame outside of these. Of a runtime linked into a library that was loaded
 //! later, or without symbols, the module is the caller.
 
 mod captures;
