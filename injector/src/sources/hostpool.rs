@@ -353,7 +353,10 @@ pub(crate) fn wait_to_read(time: Duration) {
 
 /// Tests of one process share the pool: held by the one that has it now.
 #[cfg(test)]
-pub(crate) static OF_ONE_TEST: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+pub(crate) fn for_one_test() -> parking_lot::MutexGuard<'static, ()> {
+    static TEST: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+    TEST.lock()
+}
 
 #[cfg(test)]
 mod tests {
@@ -361,7 +364,7 @@ mod tests {
 
     #[test]
     fn threads_beyond_the_pool_share_the_overflow_ring_and_dead_ones_give_theirs_back() {
-        let _alone = OF_ONE_TEST.lock();
+        let _alone = for_one_test();
         assert!(prepare());
         let n = RINGS + 8;
         let barrier = std::sync::Barrier::new(n);

@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn a_threads_stack_is_known_once_it_was_looked_at() {
-        let _alone = hostpool::OF_ONE_TEST.lock();
+        let _alone = hostpool::for_one_test();
         assert!(hostpool::prepare());
         let on_a_thread = || {
             assert!(hostpool::memo().is_some(), "a place of its own");
