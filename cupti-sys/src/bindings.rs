@@ -37,6 +37,8 @@ pub struct CUgraphExec_st {
     _unused: [u8; 0],
 }
 pub type CUgraphExec = *mut CUgraphExec_st;
+pub type CUgraphNodeType_enum = ::core::ffi::c_uint;
+pub use self::CUgraphNodeType_enum as CUgraphNodeType;
 pub type cuptiGetResultString_fn =
     unsafe extern "C" fn(result: CUptiResult, str_: *mut *const ::core::ffi::c_char) -> CUptiResult;
 pub type cuptiGetErrorMessage_fn =
@@ -75,6 +77,17 @@ pub struct CUpti_ModuleResourceData {
     pub moduleId: u32,
     pub cubinSize: usize,
     pub pCubin: *const ::core::ffi::c_char,
+}
+#[repr(C)]
+#[derive(Debug, Copy, Clone)]
+pub struct CUpti_GraphData {
+    pub graph: CUgraph,
+    pub originalGraph: CUgraph,
+    pub node: CUgraphNode,
+    pub originalNode: CUgraphNode,
+    pub nodeType: CUgraphNodeType,
+    pub dependency: CUgraphNode,
+    pub graphExec: CUgraphExec,
 }
 #[repr(C)]
 #[derive(Debug, Copy, Clone)]

@@ -17,8 +17,10 @@ pub mod resource {
         MODULE_LOADED = 6,
         MODULE_UNLOAD_STARTING = 7,
         MODULE_PROFILED = 8,
+        GRAPHNODE_CREATED = 13,
         GRAPHEXEC_CREATED = 18,
         GRAPHEXEC_DESTROY_STARTING = 19,
+        GRAPHNODE_CLONED = 20,
     }
 }
 /// Callback ids of the synchronize domain.

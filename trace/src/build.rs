@@ -64,8 +64,14 @@ impl Builder {
 
     /// Id of a kernel with the given name, threads a block and registers.
     pub fn kernel(&mut self, name: &str, block: u32, registers: u32) -> u32 {
+        self.graph_kernel(name, block, registers, 0)
+    }
+
+    /// As [`Builder::kernel`], of the node of a graph that the launch with this correlation id was
+    /// captured as.
+    pub fn graph_kernel(&mut self, name: &str, block: u32, registers: u32, captured: u32) -> u32 {
         let name = self.string(name);
-        let info = KernelInfo { name, block: [block, 1, 1], registers, static_shared: 0, dynamic_shared: 0 };
+        let info = KernelInfo { name, block: [block, 1, 1], registers, captured, ..KernelInfo::default() };
         if let Some(&id) = self.kernels.get(&info) {
             return id;
         }

@@ -4,7 +4,8 @@
 //! ```text
 //! u16 length of the whole record, a multiple of 4 | u8 tag | u8 0 | u32 id | payload
 //! tag 1 string     u32 byte length, UTF-8 bytes (any other byte is replaced when read)
-//! tag 2 kernel     u32 name (string id), u32 block x, y, z, u32 registers/thread, u32 static, u32 dynamic shared bytes
+//! tag 2 kernel     u32 name (string id), u32 block x, y, z, u32 registers/thread, u32 static, u32 dynamic shared bytes,
+//!                  u32 correlation id of the launch that was captured as this node of a graph (0: none; from 1.6 on)
 //! tag 3 track      u32 class (0 stream, 1 thread), u32 device, u32 context, u32 stream or tid, u32 name (string id, 0 none)
 //! tag 4 device     u32 multiprocessors, u32 compute major, u32 minor, u32 name (string id), u64 memory bytes
 //! tag 5 attribute  u32 key (string id), u32 value (string id)
@@ -33,6 +34,9 @@ pub struct KernelInfo {
     pub static_shared: u32,
     /// Dynamic shared memory a block, bytes.
     pub dynamic_shared: u32,
+    /// A node of a CUDA graph: CUPTI's correlation id of the launch that was captured; 0: not
+    /// known, or no node.
+    pub captured: u32,
 }
 
 /// The attribute that says in which directory the program was started: relative paths of code count
@@ -238,6 +242,7 @@ impl Definition<'_> {
                 w.u32(k.registers)?;
                 w.u32(k.static_shared)?;
                 w.u32(k.dynamic_shared)?;
+                w.u32(k.captured)?;
                 2
             }
             Definition::Track(t) => {
@@ -327,6 +332,7 @@ impl Definition<'_> {
                 registers: u32_at(body, 16)?,
                 static_shared: u32_at(body, 20)?,
                 dynamic_shared: u32_at(body, 24)?,
+                captured: u32_at(body, 28).unwrap_or(0), // (from 1.6 on)
             }),
             3 => Definition::Track(match u32_at(body, 0)? {
                 0 => TrackInfo::Stream {
@@ -435,6 +441,7 @@ mod tests {
                 registers: 128,
                 static_shared: 5,
                 dynamic_shared: 9,
+                captured: 11,
             }),
             Definition::Track(TrackInfo::Stream { device: 1, context: 2, stream: 7 }),
             Definition::Track(TrackInfo::Thread { tid: 77, name: 3 }),

@@ -74,6 +74,11 @@ impl Definitions {
         self.kernels.get(&id)
     }
 
+    /// All kernels, by id.
+    pub fn kernels(&self) -> impl Iterator<Item = (u32, &KernelInfo)> {
+        self.kernels.iter().map(|(id, kernel)| (*id, kernel))
+    }
+
     /// The mangled name of the kernel with this id, or `<unknown>`.
     pub fn kernel_name(&self, id: u32) -> &str {
         self.kernel(id).and_then(|k| self.string(k.name)).unwrap_or("<unknown>")

@@ -12,7 +12,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"GAPPROBE");
 /// Readers refuse another major number; a higher minor number only adds.
 pub const VERSION_MAJOR: u16 = 1;
 /// See [`VERSION_MAJOR`].
-pub const VERSION_MINOR: u16 = 5;
+pub const VERSION_MINOR: u16 = 6;
 
 /// Where the field `state` lies.
 pub const STATE_AT: usize = 16;

@@ -4,7 +4,9 @@
 
 use std::fmt::Write;
 
-use cupti_sys::bindings::{CUpti_CallbackData, CUpti_ModuleResourceData, CUpti_ResourceData};
+use cupti_sys::bindings::{
+    CUpti_CallbackData, CUpti_GraphData, CUpti_ModuleResourceData, CUpti_ResourceData,
+};
 use cupti_sys::record::{self, Field};
 use cupti_sys::{kind, Release};
 
@@ -183,6 +185,7 @@ fn callback_structs_are_those_of_every_release() {
         }
         CUpti_ResourceData { context, resourceHandle, resourceDescriptor }
         CUpti_ModuleResourceData { moduleId, cubinSize, pCubin }
+        CUpti_GraphData { graph, originalGraph, node, originalNode, nodeType, dependency, graphExec }
     };
     for wheel in wheels {
         let expressions: Vec<(String, String)> = ours

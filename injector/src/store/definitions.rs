@@ -23,6 +23,8 @@ pub(crate) struct Dictionary {
     natives: HashMap<NativeStack, u32>,
     bytes: usize,
     site_bytes: usize,
+    /// Kernels that are nodes of graphs, from which launch is known.
+    captured: usize,
     last_id: u32,
 }
 
@@ -33,6 +35,10 @@ const MOST_BYTES: usize = 12 << 20;
 /// What call sites may take of it: programs that make code as they run must not cost kernels their
 /// names.
 const MOST_SITE_BYTES: usize = MOST_BYTES / 3;
+
+/// Nodes of graphs that get a definition of their own (96 bytes each, a quarter of it): programs
+/// that capture again and again must not cost kernels their names either.
+const MOST_CAPTURED: usize = 32_768;
 
 impl Dictionary {
     /// A new id; 0 is never given out.
@@ -72,7 +78,15 @@ impl Store {
     }
 
     /// Id of a kernel with its launch configuration; 0 where there is no room.
-    pub(crate) fn kernel(&mut self, info: KernelInfo) -> u32 {
+    pub(crate) fn kernel(&mut self, mut info: KernelInfo) -> u32 {
+        if info.captured != 0 && !self.dictionary.kernels.contains_key(&info) {
+            if self.dictionary.captured < MOST_CAPTURED {
+                self.dictionary.captured += 1;
+            } else {
+                crate::platform::losses::add(trace::Loss::CallerDropped, 1);
+                info.captured = 0;
+            }
+        }
         if let Some(&id) = self.dictionary.kernels.get(&info) {
             return id;
         }

@@ -5,6 +5,7 @@ Plain, it trains. With --reference it says for each kernel of one step what it i
 function of torch's that is called gets a range with the program's line and the path by named_modules(); a kernel of a
 backward pass goes by the sequence number of its autograd node to the operator that made the node (torch.profiler).
 A model with _compiled behind its name goes through torch.compile; of its kernels Inductor's own code says what they are of.
+One with _graph trains by a CUDA graph of a whole step; what its kernels are of says the same step without the graph.
 The last line on stdout is one JSON object."""
 
 import argparse
@@ -99,7 +100,7 @@ class UNet(nn.Module):
 def build(name):
     """(model, step): a training step, and the model whose modules are named."""
     torch.manual_seed(0)
-    name, is_compiled = name.removesuffix("_compiled"), name.endswith("_compiled")
+    name, _, form = name.partition("_")
     device = Context.device
     if name == "gpt":
         model = gpt.GPT(32768, 512, 6, 8, 256).to(device, torch.bfloat16)
@@ -111,9 +112,9 @@ def build(name):
         model, inputs = UNet().to(device), tuple(torch.randn(8, 3, 64, 64, device=device) for _ in range(2))
     else:
         sys.exit(f"whose: no model {name}")
-    if is_compiled:
+    if form == "compiled":
         model = torch.compile(model)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, capturable=form == "graph")
 
     def step():
         optimizer.zero_grad(set_to_none=True)
@@ -240,6 +241,20 @@ def reference(model, step):
     return list(told(found, generated(cache))) if is_compiled else found
 
 
+def captured(step):
+    """A step that plays the graph of `step`."""
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(5):
+            step()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        step()
+    return graph.replay
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("model")
@@ -249,6 +264,8 @@ def main():
     model, step = build(options.model)
     if options.reference:
         return print(json.dumps({"kernels": reference(model, step)}))
+    if options.model.endswith("_graph"):
+        step = captured(step)
     for _ in range(options.steps):
         step()
     torch.cuda.synchronize()

@@ -12,9 +12,9 @@ from check.tracefile import events
 
 NAME = "whose"
 ABOUT = "line, module and operator of every kernel of a training step, forward and backward, against torch.profiler (about 30 s a model)"
-MODELS = ("gpt", "resnet", "unet", "gpt_compiled")
+MODELS = ("gpt", "resnet", "unet", "gpt_compiled", "gpt_graph", "resnet_graph")
 STEPS, SECONDS = 40, 100
-LEAST, COMPILED = 95.0, 90.0  # percent of the GPU's time
+LEAST, LEAST_OF_GRAPHS = 95.0, 90.0  # percent of the GPU's time; of torch.compile's kernels as of graphs'
 
 
 def ours(path):
@@ -28,7 +28,7 @@ def ours(path):
             found.append((args, e))
     found = [(launched.get(a.get("correlation"), e["ts"]), a, e) for a, e in found]
     rows = []
-    for _, args, e in sorted(found, key=lambda f: f[0]):
+    for _, args, e in sorted(found, key=lambda f: (f[0], f[2]["ts"])):  # (all kernels of a graph have one launch)
         line = str(args.get("site", "")).split(" ")[0].rsplit("/", 1)[-1]
         is_backward = "backward of" in args
         rows.append((args.get("full name", e["name"]), args.get("module", ""), line, "backward" if is_backward else "forward",
@@ -73,18 +73,19 @@ def judge(plan, model, reference, ended):
     plan.row(NAME, f"{model}: losses", INFO, f"{losses or 'none'}")
     if model.endswith("_compiled"):
         alike_by = operators()
-        return plan.row(NAME, f"{model}: operators and source nodes", alike_by >= COMPILED, f"{alike_by:.1f} % of the GPU's time, {len(pairs)} kernels",
-                        f">= {COMPILED} %")
+        return plan.row(NAME, f"{model}: operators and source nodes", alike_by >= LEAST_OF_GRAPHS, f"{alike_by:.1f} % of the GPU's time, {len(pairs)} kernels",
+                        f">= {LEAST_OF_GRAPHS} %")
+    least = LEAST_OF_GRAPHS if model.endswith("_graph") else LEAST
     lines, modules = share(lambda r, t: r[3] == t[2]), share(lambda r, t: r[1] == t[1])
     both = share(lambda r, t: (r[1], r[3]) == (t[1], t[2]))
     passes, nodes = share(lambda r, t: r[4] == t[3]), share(lambda r, t: r[4] != "backward" or r[6].endswith(t[4]) and t[4])
     unlike = [(r, t) for r, t in pairs if (r[1], r[3], r[4]) != (t[1], t[2], t[3])]
     plan.detail(NAME, model, {"unlike": unlike[:200], "kernels": len(pairs)})
-    plan.row(NAME, f"{model}: line and module", both >= LEAST, f"{both:.1f} % of the GPU's time, {len(pairs)} kernels; lines {lines:.1f}, modules {modules:.1f}",
-             f">= {LEAST} %")
-    plan.row(NAME, f"{model}: forward or backward", passes >= LEAST, f"{passes:.1f} %; type of node {nodes:.1f} %", f">= {LEAST} %")
+    plan.row(NAME, f"{model}: line and module", both >= least, f"{both:.1f} % of the GPU's time, {len(pairs)} kernels; lines {lines:.1f}, modules {modules:.1f}",
+             f">= {least} %")
+    plan.row(NAME, f"{model}: forward or backward", passes >= least, f"{passes:.1f} %; type of node {nodes:.1f} %", f">= {least} %")
     alike_by = operators()
-    return plan.row(NAME, f"{model}: operator", alike_by >= LEAST, f"{alike_by:.1f} % of the GPU's time", f">= {LEAST} %")
+    return plan.row(NAME, f"{model}: operator", alike_by >= least, f"{alike_by:.1f} % of the GPU's time", f">= {least} %")
 
 
 def run(plan, only=None):

@@ -3,9 +3,10 @@
 //! model of a real PyTorch for the CPU, whose matrix products launch kernels on the simulated
 //! driver (victims/modules.py, victims/libgemm.c), says itself which module each is of, by
 //! `named_modules()`; every kernel of the recording is held against that. Both passes have the line
-//! of the forward, but where the program has written the backward itself.
+//! of the forward, but where the program has written the backward itself. A step that was captured
+//! in a CUDA graph is told in the same way by each kernel of the graph.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 use gapprobe_scenarios::built::{built, root};
 use gapprobe_scenarios::{pythons, Victim};
@@ -17,6 +18,8 @@ const STEPS: usize = 60;
 /// Steps until it is known which frames call modules: the drain thread's first round after the
 /// first of them, and of a machine that has much else to do.
 const FIRST: usize = 20;
+/// How often the graph is played: as many times as each of the four models has steps.
+const PLAYED: usize = STEPS / 4;
 /// The kernel of the checkpoint's layer.
 const AGAIN: &str = "gemm_8_20_60";
 const SOURCE: &str = "tests/scenarios/victims/modules.py";
@@ -31,27 +34,23 @@ fn line(mark: &str) -> u32 {
     found.unwrap_or_else(|| panic!("no line {mark}")).1
 }
 
-#[test]
-fn each_kernel_is_of_its_module_and_line_in_both_passes() {
-    let Some(python) = pythons::with_torch("whose a kernel is") else { return };
+/// Kernels of the simulated GPU, and whose they are.
+struct Ran {
+    truth: serde_json::Value,
+    /// Modules and lines by kernel, in the forward and in the backward pass.
+    whose: BTreeMap<(String, bool), BTreeMap<Whose, usize>>,
+    operators: BTreeMap<(String, bool), BTreeMap<Option<String>, usize>>,
+}
+
+/// Runs the model; of the kernels of graphs, or of the others.
+fn run(more: &[&str], of_graphs: bool) -> Option<Ran> {
+    let python = pythons::with_torch("whose a kernel is")?;
     let library = built().victims.join("13.0/libgemm.so");
     let (source, steps) = (root().join(SOURCE), STEPS.to_string());
     let words = [source.to_str().expect("a path"), library.to_str().expect("a path"), &steps];
-    let run = Victim::of(python, &words, "13.0").whole().run();
+    let run = Victim::of(python, &[&words, more].concat(), "13.0").whole().run();
     assert_eq!(run.ending(), 0, "{}", run.stderr);
-    let truth: serde_json::Value =
-        serde_json::from_str(run.stdout.lines().last().expect("the truth")).expect("JSON");
-    let text = |v: &serde_json::Value| v.as_str().unwrap_or("-").to_owned();
-    let expected: HashMap<&String, [Whose; 2]> = truth
-        .as_object()
-        .expect("by kernel")
-        .iter()
-        .map(|(kernel, t)| {
-            let of = |pass: usize| (text(&t[0]), text(&t[1]), line(t[pass].as_str().expect("a mark")));
-            (kernel, [of(2), of(3)])
-        })
-        .collect();
-
+    let truth = serde_json::from_str(run.stdout.lines().last().expect("the truth")).expect("JSON");
     let recorded = run.recorded();
     for loss in [Loss::SiteDropped, Loss::FrameUnreadable, Loss::HostRingFull] {
         assert_eq!(recorded.loss(loss), 0, "{loss:?}");
@@ -59,12 +58,11 @@ fn each_kernel_is_of_its_module_and_line_in_both_passes() {
     let mut loaded =
         verdict::load(&*std::fs::read(&run.recordings()[0]).expect("a recording")).expect("a recording");
     verdict::symbols::name(&mut loaded, None);
-    let mut operators: BTreeMap<(String, bool), BTreeMap<Option<String>, usize>> = BTreeMap::new();
+    let mut ran = Ran { truth, whose: BTreeMap::new(), operators: BTreeMap::new() };
     let mut sites = Sites::new(&loaded);
-    let mut seen: BTreeMap<(String, bool), BTreeMap<Whose, usize>> = BTreeMap::new();
     let ops = loaded.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
-    for op in ops.filter(|op| op.kind == Kind::Kernel) {
-        let (thread, call) = loaded.call(op.call).expect("its launch");
+    for op in ops.filter(|op| op.kind == Kind::Kernel && op.is_graph_node() == of_graphs) {
+        let (thread, call) = loaded.origin(op).expect("its launch");
         let work = loaded.work(thread, call);
         if let Some(node) = work.node {
             let of_type = loaded.definitions.string(node).map(type_name);
@@ -76,12 +74,47 @@ fn each_kernel_is_of_its_module_and_line_in_both_passes() {
             module.map_or_else(|| ("-".into(), "-".into()), |m| (string(m.path), string(m.class)));
         let site = sites.of(work.stack).and_then(|site| sites.get(site));
         let whose = (path, class, site.map_or(0, |s| s.line));
-        let kernel = loaded.definitions.kernel_name(op.a).to_owned();
-        let key = (kernel, work.node.is_some());
+        let key = (loaded.definitions.kernel_name(op.a).to_owned(), work.node.is_some());
         let operator = loaded.operator(thread, call, op).map(|o| o.name.to_owned());
-        *operators.entry(key.clone()).or_default().entry(operator).or_default() += 1;
-        *seen.entry(key).or_default().entry(whose).or_default() += 1;
+        *ran.operators.entry(key.clone()).or_default().entry(operator).or_default() += 1;
+        *ran.whose.entry(key).or_default().entry(whose).or_default() += 1;
     }
+    Some(ran)
+}
+
+impl Ran {
+    /// By kernel: whose it is in the forward and in the backward pass.
+    fn expected(&self) -> BTreeMap<&String, [Whose; 2]> {
+        let text = |v: &serde_json::Value| v.as_str().unwrap_or("-").to_owned();
+        let kernels = self.truth.as_object().expect("by kernel").iter();
+        let whose = kernels.map(|(kernel, t)| {
+            let of = |pass: usize| (text(&t[0]), text(&t[1]), line(t[pass].as_str().expect("a mark")));
+            (kernel, [of(2), of(3)])
+        });
+        whose.collect()
+    }
+
+    /// Of those whose operator is known it is the right one; how many at most are not known.
+    fn assert_operators(&self, most_unknown: usize) {
+        for ((kernel, is_backward), of) in &self.operators {
+            let forward = self.truth[kernel][4].as_str().expect("an operator");
+            // both products of a backward pass, and in it a forward that is computed again
+            let right = if *is_backward { "aten::mm" } else { forward };
+            let is_right = |o: &&str| *o == right || *is_backward && kernel == AGAIN && *o == forward;
+            let known: usize =
+                of.iter().filter(|(o, _)| o.as_deref().is_some_and(|o| is_right(&o))).map(|o| o.1).sum();
+            let all: usize = of.values().sum();
+            let unknown = of.get(&None).copied().unwrap_or(0);
+            assert_eq!(known + unknown, all, "{kernel}, backward {is_backward}: {of:?}");
+            assert!(unknown <= most_unknown, "{kernel}, backward {is_backward}: {of:?}");
+        }
+    }
+}
+
+#[test]
+fn each_kernel_is_of_its_module_and_line_in_both_passes() {
+    let Some(ran) = run(&[], false) else { return };
+    let (expected, seen) = (ran.expected(), &ran.whose);
     for (kernel, passes) in &expected {
         for (is_backward, whose) in [false, true].into_iter().zip(passes) {
             let of = seen.get(&((*kernel).clone(), is_backward));
@@ -96,17 +129,23 @@ fn each_kernel_is_of_its_module_and_line_in_both_passes() {
         }
     }
     assert_eq!(seen.len(), 2 * expected.len(), "no other kernels: {seen:#?}");
-    for ((kernel, is_backward), of) in &operators {
-        let forward = truth[kernel][4].as_str().expect("an operator");
-        // both products of a backward pass, and in it a forward that is computed again
-        let right = if *is_backward { "aten::mm" } else { forward };
-        let is_right = |o: &&str| *o == right || *is_backward && kernel == AGAIN && *o == forward;
-        let known: usize =
-            of.iter().filter(|(o, _)| o.as_deref().is_some_and(|o| is_right(&o))).map(|o| o.1).sum();
-        let all: usize = of.values().sum();
-        let unknown = of.get(&None).copied().unwrap_or(0);
-        assert_eq!(known + unknown, all, "{kernel}, backward {is_backward}: {of:?}");
-        // (of the engine's nodes that began before the window nothing is known)
-        assert!(unknown <= 2, "{kernel}, backward {is_backward}: {of:?}");
+    // (of the engine's nodes that began before the window nothing is known)
+    ran.assert_operators(2);
+}
+
+#[test]
+fn each_kernel_of_a_graph_is_of_the_line_that_was_captured() {
+    let Some(ran) = run(&["graph"], true) else { return };
+    let (expected, seen) = (ran.expected(), &ran.whose);
+    for (kernel, passes) in &expected {
+        for (is_backward, whose) in [false, true].into_iter().zip(passes) {
+            // (a backward pass has two products, or one, and a forward that is computed again)
+            let of = seen.get(&((*kernel).clone(), is_backward));
+            let of = of.unwrap_or_else(|| panic!("{kernel}, backward {is_backward}: {seen:#?}"));
+            assert_eq!(of.keys().collect::<Vec<_>>(), [whose], "{kernel}, backward {is_backward}");
+            assert_eq!(of[whose] % PLAYED, 0, "{kernel}, backward {is_backward}: {of:?}");
+        }
     }
+    assert_eq!(seen.len(), 2 * expected.len(), "no other kernels: {seen:#?}");
+    ran.assert_operators(0);
 }

@@ -7,6 +7,8 @@
 #include <string.h>
 
 static struct { char name[48]; void *kernel; } known[256];
+static cudaStream_t stream;
+static cudaGraph_t graph;
 
 static void *named(const char *name) {
     for (int n = 0; n < 256; n++) {
@@ -34,7 +36,7 @@ void sgemm_(char *ta, char *tb, int *m, int *n, int *k, float *alpha, float *a, 
             }
     char name[48];
     snprintf(name, sizeof name, "gemm_%d_%d_%d", sizes[0], sizes[1], sizes[2]);
-    launch(named(name), NULL);
+    launch(named(name), stream);
     for (int i = 0; i < *m; i++)
         for (int j = 0; j < *n; j++) {
             float sum = 0;
@@ -45,3 +47,17 @@ void sgemm_(char *ta, char *tb, int *m, int *n, int *k, float *alpha, float *a, 
 }
 
 void synchronize(void) { CHECK(cudaDeviceSynchronize()); }
+
+void begin_capture(void) {
+    CHECK(cudaStreamCreate(&stream));
+    CHECK(cudaStreamBeginCapture(stream, 0));
+}
+
+void end_capture(void) { CHECK(cudaStreamEndCapture(stream, &graph)); }
+
+void replay(int times) {
+    cudaGraphExec_t exec;
+    CHECK(cudaGraphInstantiateWithFlags(&exec, graph, 0));
+    for (int n = 0; n < times; n++) CHECK(cudaGraphLaunch(exec, stream));
+    CHECK(cudaStreamSynchronize(stream));
+}

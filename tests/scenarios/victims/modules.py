@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A model of a real PyTorch for the CPU, whose matrix products launch kernels on the simulated driver (libgemm.c):
-modules.py LIBRARY STEPS. No two operators have the same sizes. The last line says, for the kernel of each, the module that
+modules.py LIBRARY STEPS [graph]; `graph`: one more step is captured, and played as often. No two operators have the same sizes. The last line says, for the kernel of each, the module that
 it is of, by named_modules(), the mark of its line, and the operator; a backward pass is of the line of the forward one
 but where the program says how it goes."""
 
@@ -73,28 +73,37 @@ def name(*sizes):
     return "gemm_%d_%d_%d" % tuple(sorted(sizes))
 
 
-def train(steps):
+def train(steps, is_captured):
     """Trains a model of its own, which may lie where the one before lay."""
     net, last, own, tail = Net(), nn.Parameter(torch.randn(60, 12)), nn.Parameter(torch.randn(12, 52)), nn.Linear(52, 64)
     x = torch.randn(BATCH, 16)
-    for _ in range(steps):
+
+    def step():
         out = net(x) @ last  # outside
         out = Own.apply(out, own)
         out = tail(out)  # tail
         out.sum().backward()
         for p in [*net.parameters(), *tail.parameters(), last, own]:
             p.grad = None
+
+    for _ in range(steps):
+        step()
         LIBRARY.synchronize()
+    if is_captured:
+        LIBRARY.begin_capture()
+        step()
+        LIBRARY.end_capture()
+        LIBRARY.replay(steps)
     return net
 
 
 def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
-    for _ in range(MODELS):
+    for n in range(MODELS):
         net = None
         gc.collect()
-        net = train(int(sys.argv[2]) // MODELS)
+        net = train(int(sys.argv[2]) // MODELS, sys.argv[3:] == ["graph"] and n == MODELS - 1)
     truth = {}
     for path, module in net.named_modules():
         if path in OF_MODULES:

@@ -2,11 +2,12 @@
 //! libcuda's exports: graphs, captured or built node by node.
 
 use crate::api::{current, traced, Call};
+use crate::cupti::subscriber;
 use crate::cupti::switching::Launching;
 use crate::driver::{result, Args1, Args2, Args3, Args5};
 use crate::foreign::{get, put};
 use crate::gpu::{code, gpu, index, tag};
-use crate::graphs::{Capture, Work};
+use crate::graphs::{node, Capture, Work};
 use crate::{modules, submit};
 
 #[no_mangle]
@@ -66,15 +67,23 @@ pub(crate) extern "C" fn cuGraphCreate(out: *mut usize, flags: u32) -> i32 {
 
 /// Adds a node to a graph; the node's handle goes to `out`.
 pub(crate) fn add_node(graph: usize, out: *mut usize, work: Work) -> i32 {
-    let mut gpu = gpu();
-    match index(graph, tag::GRAPH).and_then(|g| gpu.graphs.get_mut(g)) {
-        Some(graph) => {
-            graph.nodes.push(work);
-            put(out, tag::NODE + graph.nodes.len());
+    let kind = work.node_type();
+    let node = index(graph, tag::GRAPH).and_then(|g| gpu().graphs.get_mut(g).map(|g| g.add(work)));
+    match node {
+        Some(node) => {
+            put(out, node);
+            tell_node(subscriber::GRAPHNODE_CREATED, kind, node, 0);
             code::SUCCESS
         }
         None => code::INVALID_HANDLE,
     }
+}
+
+/// CUPTI's callback of a node that was made, or copied from `original`.
+pub(crate) fn tell_node(cbid: u32, kind: u32, node: usize, original: usize) {
+    let about = subscriber::GraphData::new(node, original, kind);
+    let context = current().map_or(0, |c| c + 1);
+    subscriber::resource(cbid, context, 0, std::ptr::from_ref(&about).cast());
 }
 
 /// CUDA_KERNEL_NODE_PARAMS up to the block.
@@ -118,11 +127,26 @@ pub(crate) extern "C" fn cuGraphInstantiateWithFlags(out: *mut usize, graph: usi
         match index(graph, tag::GRAPH).and_then(|g| gpu().instantiate(g)) {
             Some(exec) => {
                 put(out, tag::EXEC + exec);
+                tell_copied(graph, exec);
                 code::SUCCESS
             }
             None => code::INVALID_HANDLE,
         }
     })
+}
+
+/// An executable graph's nodes are made, each a copy.
+fn tell_copied(graph: usize, exec: usize) {
+    let of_graph = index(graph, tag::GRAPH).and_then(|g| gpu().graphs.get(g).map(|g| g.id)).unwrap_or(0);
+    let (of_exec, nodes) = {
+        let gpu = gpu();
+        (gpu.execs[exec].id, gpu.execs[exec].nodes.clone())
+    };
+    for (work, n) in nodes.iter().zip(1..) {
+        let (copy, original) = (node(of_exec, n), node(of_graph, n));
+        tell_node(subscriber::GRAPHNODE_CREATED, work.node_type(), copy, 0);
+        tell_node(subscriber::GRAPHNODE_CLONED, work.node_type(), copy, original);
+    }
 }
 
 #[no_mangle]

@@ -4,7 +4,7 @@
 //! Nodes run one after the other in the order they were added, whatever their declared
 //! dependencies.
 
-use crate::gpu::{code, Gpu, Placed};
+use crate::gpu::{code, tag, Gpu, Placed};
 use crate::modules::Function;
 use crate::settings::settings;
 use std::sync::Arc;
@@ -51,12 +51,41 @@ impl Work {
             Work::Copy { duration, .. } | Work::Set { duration, .. } => *duration,
         }
     }
+
+    /// CUgraphNodeType.
+    pub(crate) fn node_type(&self) -> u32 {
+        match self {
+            Work::Kernel { .. } => 0,
+            Work::Copy { .. } => 1,
+            Work::Set { .. } => 2,
+        }
+    }
 }
 
 /// A graph under construction.
 #[derive(Clone, Default)]
 pub(crate) struct Graph {
     pub(crate) nodes: Vec<Work>,
+    pub(crate) id: u32,
+}
+
+impl Graph {
+    /// Takes a node; its handle.
+    pub(crate) fn add(&mut self, work: Work) -> usize {
+        self.nodes.push(work);
+        node(self.id, self.nodes.len())
+    }
+}
+
+/// Handle of the n-th node, from 1 on, of the graph or executable graph with this id.
+pub(crate) fn node(graph: u32, n: usize) -> usize {
+    tag::NODE << 32 | (graph as usize) << 24 | n
+}
+
+/// CUPTI's id of the node with this handle.
+pub(crate) fn node_id(handle: usize) -> Option<u64> {
+    let known = handle >> 56 == tag::NODE >> 24;
+    known.then_some((handle as u64 & 0xff_ffff_ffff_ffff) >> 24 << 32 | handle as u64 & 0xff_ffff)
 }
 
 /// An executable graph.
@@ -75,7 +104,10 @@ pub(crate) struct PlayedNode {
 impl Gpu {
     /// An empty graph; its index.
     pub(crate) fn add_graph(&mut self) -> usize {
-        self.graphs.push(Graph::default());
+        // Graph and executable each take an id, as seen on the H200: ids of executables are not
+        // consecutive.
+        let id = self.graphs.len() as u32 * 2 + 1;
+        self.graphs.push(Graph { id, ..Graph::default() });
         self.graphs.len() - 1
     }
 
@@ -94,8 +126,6 @@ impl Gpu {
     /// An executable copy of a graph; its index.
     pub(crate) fn instantiate(&mut self, graph: usize) -> Option<usize> {
         let nodes = Arc::new(self.graphs.get(graph)?.nodes.clone());
-        // Graph and executable each take an id, as seen on the H200: ids of executables are not
-        // consecutive.
         let id = self.execs.len() as u32 * 2 + 2;
         self.execs.push(Exec { nodes, id, alive: true });
         Some(self.execs.len() - 1)

@@ -3,7 +3,8 @@
 //! get to see.
 
 use crate::api::{correlation, current};
-use crate::cupti::{activity, layout::kind, records::Place, timestamps};
+use crate::cupti::{activity, layout::kind, records::Place, subscriber, timestamps};
+use crate::driver_graphs::tell_node;
 use crate::gpu::{gpu, Gpu, Placed};
 use crate::graphs::Work;
 use crate::issuing::Issuing;
@@ -35,18 +36,20 @@ pub(crate) fn submit(handle: usize, work: &Work) -> Result<Option<Placed>, i32> 
     if matches!(work, Work::Kernel { .. }) {
         activity::expect_kernel();
     }
-    let placed = when_room(handle, |gpu, stream, now| match gpu.streams[stream].capture {
-        Some(capture) => {
-            gpu.graphs[capture.graph].nodes.push(work.clone());
-            None
-        }
-        None => Some((Issuing::begin(), gpu.place(stream, clock::now().max(now), work.duration()))),
+    let done = when_room(handle, |gpu, stream, now| match gpu.streams[stream].capture {
+        Some(capture) => Err(gpu.graphs[capture.graph].add(work.clone())),
+        None => Ok((Issuing::begin(), gpu.place(stream, clock::now().max(now), work.duration()))),
     })?;
-    let (_issuing, placed) = placed.unzip();
-    if let Some(placed) = placed {
-        observe(work, placed, 0, 0);
+    match done {
+        Ok((_issuing, placed)) => {
+            observe(work, placed, 0, 0);
+            Ok(Some(placed))
+        }
+        Err(node) => {
+            tell_node(subscriber::GRAPHNODE_CREATED, work.node_type(), node, 0);
+            Ok(None)
+        }
     }
-    Ok(placed)
 }
 
 /// Launches an executable graph (an index) on a stream.

@@ -253,6 +253,24 @@ fn graph_nodes_carry_the_launch_and_their_own_ids() {
 }
 
 #[test]
+fn a_captured_node_is_told_in_its_launch_and_leads_to_those_that_are_played() {
+    let settings = [("REC_CALLBACKS", "2.211,3.13,3.20")];
+    let run = run("13.0", &["loop", "3", "40", "2", "0", "1", "g"], &settings);
+    let (made, copied, records) = (run.callbacks("3.13"), run.callbacks("3.20"), run.records(10));
+    assert_eq!((made.len(), copied.len(), records.len()), (80, 40, 120));
+    let in_launches = run.lines.windows(3).filter(|lines| {
+        lines[0].starts_with("C 2.211 site=0")
+            && lines[1].starts_with("C 3.13")
+            && lines[2].starts_with("C 2.211 site=1")
+    });
+    assert_eq!(in_launches.count(), 40);
+    for (n, (node, copy)) in made.iter().zip(&copied).enumerate() {
+        assert_eq!((&copy["original"], &copy["type"]), (&node["node"], &"0".to_owned()));
+        assert!(records.iter().skip(n).step_by(40).all(|played| played["node"] == copy["node"]));
+    }
+}
+
+#[test]
 fn graph_level_gives_one_record_a_launch() {
     let run = run("13.0", &["loop", "3", "40", "2", "0", "1", "g"], &[("REC_KINDS", "10,51")]);
     assert_eq!((run.records(51).len(), run.records(10).len()), (3, 0));

@@ -123,20 +123,27 @@ struct data {
     uint32_t correlation;
 };
 
+static void report(const char *what, int code) {
+    if (code) fprintf(out, "E %s %d\n", what, code);
+}
+
 static void called(void *user, int domain, int cbid, const struct data *d) {
     if (domain == 1 || domain == 2) {
         if (d->site == 0) *d->shared = mono();
         fprintf(out, "C %d.%d site=%d corr=%u shared=%lu ctx=%u ret=%d user=%ld name=%s symbol=%s\n", domain, cbid, d->site,
                 d->correlation, *d->shared, d->context_id, d->ret ? *(const int *)d->ret : -1, (long)user, d->function,
                 d->symbol ? d->symbol : "-");
+    } else if (domain == 3 && (cbid == 13 || cbid == 20)) {
+        // CUpti_ResourceData's descriptor, and the nodes of a CUpti_GraphData
+        void **graph = ((void **)d)[2];
+        uint64_t node = 0, original = 0;
+        report("GetGraphNodeId", find("cuptiGetGraphNodeId")(graph[2], &node));
+        if (cbid == 20) report("GetGraphNodeId", find("cuptiGetGraphNodeId")(graph[3], &original));
+        fprintf(out, "C %d.%d node=%lu original=%lu type=%d\n", domain, cbid, node, original, *(int *)&graph[4]);
     } else {
         fprintf(out, "C %d.%d\n", domain, cbid);
         if (domain == 3 && cbid == 1) fprintf(out, "context\n");
     }
-}
-
-static void report(const char *what, int code) {
-    if (code) fprintf(out, "E %s %d\n", what, code);
 }
 
 static void leave(void) {

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The GPU's time by what of the program it was spent for: its line, and its module of PyTorch's.
-//! Kernels, copies and memsets, each by the call that launched it: the innermost line outside of
-//! frameworks (`verdict::sites`), the innermost module that was being called, PyTorch's outermost
-//! operator (`verdict::run::operators`); those of a backward pass by the line and module of the
-//! forward pass they belong to (`verdict::run::autograd`), and by the operator of their own.
+//! Kernels, copies and memsets, each by the call that launched it, or that was captured as this
+//! kernel of a CUDA graph: the innermost line outside of frameworks (`verdict::sites`), the
+//! innermost module that was being called, PyTorch's outermost operator
+//! (`verdict::run::operators`); those of a backward pass by the line and module of the forward pass
+//! they belong to (`verdict::run::autograd`), and by the operator of their own.
 //!
 //! Of what has no such line it is told where it came from: the type of the autograd node, or the
 //! thread.
@@ -144,7 +145,7 @@ fn rows<S, K: Copy + Eq + Hash>(
     let mut sums: HashMap<Owner<K>, Sum> = HashMap::new();
     for (_, op) in source.ops() {
         let (mut owner, mut is_backward) = (Owner::Nobody, false);
-        if let Some((thread, call)) = run.call(op.call) {
+        if let Some((thread, call)) = run.origin(op) {
             let work = run.work(thread, call);
             is_backward = work.node.is_some();
             let nobody = work.node.map_or(Owner::Thread(thread), Owner::Node);

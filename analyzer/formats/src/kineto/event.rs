@@ -217,6 +217,8 @@ struct OwnArgs<'a> {
     full_name: Option<&'a [u8]>,
     dynamic: u32,
     graph: u32,
+    /// A kernel of it: correlation id of the launch that was captured.
+    captured: u32,
     /// Of a range: NVTX domain and number.
     domain: Option<&'a [u8]>,
     payload: Option<u64>,
@@ -253,6 +255,7 @@ fn args<'a>(text: &'a [u8], part: &mut Part) -> Args<'a> {
             (b"kernel", v) => a.own.kernel = small(v),
             (b"full name", Value::Text(t)) => a.own.full_name = Some(t),
             (b"graph", v) => a.own.graph = small(v).unwrap_or(0),
+            (b"captured", v) => a.own.captured = small(v).unwrap_or(0),
             (b"end", Value::Text(t)) if t.starts_with(b"open") => a.flags |= OPEN_ENDED,
             (b"style", Value::Text(b"StartEnd")) => a.flags |= START_END,
             (b"style", Value::Text(b"Mark")) => a.flags |= MARK,
@@ -345,6 +348,7 @@ fn kernel(f: &Fields<'_>, start: i64, end: i64, part: &mut Part) {
         registers: a.registers,
         static_shared: a.shared,
         dynamic_shared: a.own.dynamic,
+        captured: a.own.captured,
     };
     let number = part.kernels.number(RawKernel { own: a.own.kernel, told: a.own.told, info });
     let grid = a.grid.iter().try_fold(1u32, |n, &g| n.checked_mul(g)).unwrap_or(u32::MAX);

@@ -102,7 +102,10 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
         let string = |n: u32| strings.get(n as usize).copied().unwrap_or(0);
         let kernels: Vec<u32> = kernels
             .into_iter()
-            .map(|k| assembly.kernel(k.own.and_then(|own| told.get(&own)).copied().unwrap_or(k.info)))
+            .map(|k| {
+                let told = k.own.and_then(|own| told.get(&own)).copied().unwrap_or(k.info);
+                assembly.kernel(KernelInfo { captured: k.info.captured, ..told })
+            })
             .collect();
         let streams: Vec<Option<(usize, usize)>> =
             streams.into_keys().into_iter().map(|k| assembly.stream(k.device, k.context, k.stream)).collect();

@@ -118,6 +118,7 @@ pub(super) fn read(reader: &mut Reader<'_>) -> Result<(), ReadError> {
             registers: cells.number(18),
             static_shared: cells.number(19),
             dynamic_shared: cells.number(20),
+            captured: 0,
         };
         let a = sink.assembly.kernel(kernel);
         let side = |at: usize| cells.small(at).unwrap_or(1);

@@ -5,6 +5,7 @@
 
 pub mod array_waits;
 mod autograd;
+mod captured;
 mod clock_drift;
 mod damaged_calls;
 pub mod missing_kernels;
@@ -292,6 +293,7 @@ impl Loader {
                 b: e.b,
                 graph: e.c,
                 call: NONE,
+                captured: NONE,
                 kind: e.kind,
                 flags: e.flags,
             });
@@ -432,6 +434,7 @@ pub fn finish(run: &mut Run) {
     run.loss_marks.sort_by_key(|m| m.span);
     pauses::set_apart(run);
     join(run);
+    captured::find(run);
     if !run.foreign {
         clock_drift::mark(run);
     }

@@ -26,6 +26,8 @@ pub struct Op {
     pub graph: u32,
     /// Flat number of the launching call ([`super::Run::call`]), or [`super::NONE`].
     pub call: u32,
+    /// Of a kernel of a CUDA graph the same of the launch that it was captured from.
+    pub captured: u32,
     /// Kernel, Memcpy, Memset or GraphTrace.
     pub kind: Kind,
     /// Flags of `trace::event`.

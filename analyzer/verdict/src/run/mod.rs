@@ -249,6 +249,12 @@ impl Run {
         Some((thread, call))
     }
 
+    /// Thread index and call of what the program did to have `op`: of a kernel of a CUDA graph the
+    /// launch that was captured, where that is known, else what launched it.
+    pub fn origin(&self, op: &Op) -> Option<(usize, &Call)> {
+        self.call(op.captured).or_else(|| self.call(op.call))
+    }
+
     /// The end of the last GPU operation, where operations were recorded and all of them lie behind
     /// what a flush that ended says is whole: they are true, but how many are missing between them
     /// nobody knows.

@@ -15,7 +15,7 @@ use cupti_sys::{cbid, domain};
 use trace::call::{self, Class};
 use trace::{Event, Kind, Loss};
 
-use super::{names, session, streams};
+use super::{graph_nodes, names, session, streams};
 use crate::platform::guard::guard;
 use crate::platform::{clock, lifecycle, thread_block, ticks};
 use crate::sources::callers::{self, Place};
@@ -137,7 +137,7 @@ unsafe extern "C" fn on_callback(
                 on_api(area, id, data, Place { at, rbp, through_cudart: false });
             }
         }
-        domain::RESOURCE => on_resource(id),
+        domain::RESOURCE => on_resource(id, data),
         _ => {}
     });
 }
@@ -232,8 +232,12 @@ fn on_unload(begins: bool) {
     }
 }
 
-fn on_resource(id: u32) {
+fn on_resource(id: u32, data: *const c_void) {
     match id {
+        cbid::resource::GRAPHNODE_CREATED | cbid::resource::GRAPHNODE_CLONED => {
+            // SAFETY: CUPTI's own argument.
+            unsafe { graph_nodes::changed(id, data) }
+        }
         cbid::resource::CONTEXT_CREATED => session::first_use(),
         cbid::resource::MODULE_UNLOAD_STARTING => names::module_unloading(clock::monotonic()),
         cbid::resource::STREAM_DESTROY_STARTING | cbid::resource::CONTEXT_DESTROY_STARTING => {

@@ -12,6 +12,7 @@ use trace::event::{Copy, Event, Kind, COPY_ASYNC, GRAPH_NODE};
 use trace::{total, Loss, Total};
 
 use super::calls::Calls;
+use super::graph_nodes;
 use super::last_callers::LastCallers;
 use super::names::{self, Names};
 use super::raw::RawFile;
@@ -61,6 +62,7 @@ struct KernelKey {
     block: [i32; 3],
     registers: u16,
     shared: [i32; 2],
+    captured: u32,
 }
 
 /// Launch configurations remembered; beyond, each launch looks its name up.
@@ -172,6 +174,7 @@ impl Decoder {
             block: [r.block_x, r.block_y, r.block_z],
             registers: r.registers_per_thread,
             shared: [r.static_shared_memory, r.dynamic_shared_memory],
+            captured: graph_nodes::captured(r.graph_node),
         };
         if let Some(&id) = self.kernels.get(&key).filter(|_| !names::unloaded_since_start()) {
             return id;
@@ -187,6 +190,7 @@ impl Decoder {
             registers: u32::from(key.registers),
             static_shared: r.static_shared_memory.max(0) as u32,
             dynamic_shared: r.dynamic_shared_memory.max(0) as u32,
+            captured: key.captured,
         });
         if self.kernels.len() < MOST_KERNELS {
             self.kernels.insert(key, id);

@@ -21,7 +21,7 @@ use trace::call::{self, Class};
 use trace::header::sources;
 use trace::Loss;
 
-use super::{api_records, arbiter, buffers, callbacks, choose, reroute, streams, xla};
+use super::{api_records, arbiter, buffers, callbacks, choose, graph_nodes, reroute, streams, xla};
 use crate::platform::guard::guard;
 use crate::platform::loader::Library;
 use crate::platform::settings::Settings;
@@ -269,6 +269,7 @@ fn subscribe(session: &Session) {
         return; // somebody holds it: activity records alone
     }
     streams::prepare();
+    graph_nodes::prepare();
     STATE.subscriber.store(handle, Ordering::Release);
     STATE.sources.fetch_or(sources::CALLBACKS | sources::WAITS_BY_CALLS, Ordering::Relaxed);
     call_back(session, handle, true);
@@ -282,12 +283,14 @@ fn subscribe(session: &Session) {
     }
 }
 
-/// What becomes of contexts, streams and modules that we want to know.
-const RESOURCES: [u32; 4] = [
+/// What becomes of contexts, streams, modules and nodes of graphs that we want to know.
+const RESOURCES: [u32; 6] = [
     cbid::resource::CONTEXT_CREATED,
     cbid::resource::CONTEXT_DESTROY_STARTING,
     cbid::resource::STREAM_DESTROY_STARTING,
     cbid::resource::MODULE_UNLOAD_STARTING,
+    cbid::resource::GRAPHNODE_CREATED,
+    cbid::resource::GRAPHNODE_CLONED,
 ];
 
 /// Where windows are possible, and beside XLA: after XLA's own profile CUPTI's filter of single

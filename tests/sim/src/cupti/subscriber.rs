@@ -49,6 +49,25 @@ pub(crate) struct ModuleData {
     pub(crate) cubin: *const c_char,
 }
 
+/// CUpti_GraphData. (Graphs themselves are not told.)
+#[repr(C)]
+#[derive(Default)]
+pub(crate) struct GraphData {
+    graph: usize,
+    original_graph: usize,
+    node: usize,
+    original_node: usize,
+    node_type: u32,
+    dependency: usize,
+    exec: usize,
+}
+
+impl GraphData {
+    pub(crate) fn new(node: usize, original_node: usize, node_type: u32) -> GraphData {
+        GraphData { node, original_node, node_type, ..GraphData::default() }
+    }
+}
+
 /// Resource callback ids.
 pub(crate) const CONTEXT_CREATED: u32 = 1;
 pub(crate) const CONTEXT_DESTROY_STARTING: u32 = 2;
@@ -56,6 +75,8 @@ pub(crate) const STREAM_CREATED: u32 = 3;
 pub(crate) const STREAM_DESTROY_STARTING: u32 = 4;
 pub(crate) const CU_INIT_FINISHED: u32 = 5;
 pub(crate) const MODULE_LOADED: u32 = 6;
+pub(crate) const GRAPHNODE_CREATED: u32 = 13;
+pub(crate) const GRAPHNODE_CLONED: u32 = 20;
 pub(crate) const MODULE_UNLOAD_STARTING: u32 = 7;
 
 const RESOURCE: u32 = 3;

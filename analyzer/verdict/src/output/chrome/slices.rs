@@ -101,6 +101,7 @@ pub(super) fn op<W: Write>(
     arrow: Option<u64>,
 ) -> Result<(), WriteError> {
     frame.begin(out, tid, op.start, op.end);
+    let captured = texts.captured(op);
     let mut more: &[u8] = &[];
     match op.kind {
         Kind::Kernel => {
@@ -130,6 +131,10 @@ pub(super) fn op<W: Write>(
     }
     if op.graph != 0 {
         out.number(b"\"graph\":", u64::from(op.graph));
+        out.put(b",");
+    }
+    if let Some(launch) = captured {
+        out.number(b"\"captured\":", u64::from(launch));
         out.put(b",");
     }
     out.put(place);

@@ -137,11 +137,16 @@ impl<'a> Texts<'a> {
         (&texts.0, &texts.1)
     }
 
+    /// Of a kernel of a CUDA graph the correlation id of the launch that was captured.
+    pub(super) fn captured(&self, op: &Op) -> Option<u32> {
+        self.run.call(op.captured).map(|(_, launch)| launch.correlation)
+    }
+
     /// What an operation is of: `,"site":"model.py:12 in
     /// forward","module":"blocks.3.attn","backward of":"AddmmBackward0"`.
     pub(super) fn work(&mut self, op: &Op) -> &[u8] {
         let (run, sites) = (self.run, &mut self.sites);
-        let Some((thread, call)) = run.call(op.call) else { return &[] };
+        let Some((thread, call)) = run.origin(op) else { return &[] };
         if self.works.len() > 65_536 {
             self.works.clear(); // made-up ids
         }
@@ -171,7 +176,7 @@ impl<'a> Texts<'a> {
     /// as well.
     pub(super) fn operator(&mut self, op: &Op) -> &[u8] {
         let run = self.run;
-        let Some((thread, call)) = run.call(op.call) else { return &[] };
+        let Some((thread, call)) = run.origin(op) else { return &[] };
         if self.operators.len() > 65_536 || run.operators.are_by_time() {
             self.operators.clear(); // made-up ids; another time
         }

@@ -2,11 +2,11 @@
 //! Ids of contexts, streams, devices and graphs; questions of the tests.
 
 use super::{INVALID_CONTEXT, INVALID_PARAMETER, INVALID_STREAM, OK};
-use crate::api;
 use crate::cupti::layout::release;
 use crate::cupti::{activity, subscriber};
 use crate::foreign::put;
 use crate::gpu::{gpu, index, tag};
+use crate::{api, graphs};
 
 fn context_of(handle: usize) -> Option<usize> {
     index(handle, tag::CONTEXT)
@@ -59,6 +59,17 @@ extern "C" fn sim_cuptiGetGraphExecId(exec: usize, out: *mut u32) -> i32 {
     match index(exec, tag::EXEC).and_then(|e| gpu.execs.get(e)) {
         Some(exec) => {
             put(out, exec.id);
+            OK
+        }
+        None => INVALID_PARAMETER,
+    }
+}
+
+#[no_mangle]
+extern "C" fn sim_cuptiGetGraphNodeId(node: usize, out: *mut u64) -> i32 {
+    match graphs::node_id(node) {
+        Some(id) => {
+            put(out, id);
             OK
         }
         None => INVALID_PARAMETER,
