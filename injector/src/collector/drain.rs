@@ -175,7 +175,7 @@ impl Recorder {
         let mut calls = 0;
         let emptied_at = clock::monotonic();
         let most = hostpool::drain(|tid, words| {
-            let words = sites.launch(words, store);
+            let words = callers.launch(sites.launch(words, store), store);
             if sites.take(words, store)
                 || nodes.take(tid, words, sites, store, capture)
                 || callers.take(words, store, |site, store| sites.used(site, store))

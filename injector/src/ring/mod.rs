@@ -35,8 +35,9 @@ pub(crate) enum Tag {
     Stack = 0xd0,
     Frame = 0xd1,
     Site = 0xd2,
-    /// A launch with its call site (`python/launch.rs`).
+    /// Launches with their call site, or with their caller that is no Python (`launch.rs`).
     Launch = 0xd6,
+    LaunchCaller = 0xd9,
     /// Nodes of PyTorch's autograd graph (`torch/`).
     ForwardNode = 0xd7,
     BackwardNode = 0xd8,

@@ -7,6 +7,7 @@ pub(crate) mod above;
 pub(crate) mod callers;
 pub(crate) mod cupti;
 pub(crate) mod hostpool;
+mod launch;
 pub(crate) mod marks;
 pub(crate) mod memo;
 pub(crate) mod python;

@@ -30,7 +30,7 @@ const FLOORS: [(&str, &[&str]); 6] = [
     ),
     (
         "injector sources",
-        &["torch", "cupti", "marks", "callers", "python", "hostpool", "memo", "seen", "above"],
+        &["torch", "cupti", "marks", "callers", "python", "launch", "hostpool", "memo", "seen", "above"],
     ),
     ("analyzer/spool", &["retention", "leftovers", "fresh", "writer_lock", "liveness", "procfs", "elf"]),
     (

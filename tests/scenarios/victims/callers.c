@@ -6,6 +6,7 @@
 //
 // usage: callers two|recursion|coroutine|handler|fork [ROUNDS]
 //        callers waits [ROUNDS]                  waits for every kernel, in function_4: SYNC
+//        callers launches [ROUNDS]              function N launches kernel_N, and `shared` with it
 //        callers threads THREADS [ROUNDS]
 //        callers plugins A.so B.so [ROUNDS]     loads them in turn, one at a time; their functions
 //        are 1001 and 1002
@@ -46,6 +47,17 @@ __attribute__((noinline)) static int recurse(int depth) {
     if (depth % 50 == 0) function_4();
     return below + frame[depth % 64];
 }
+
+static void *kernels[3];
+
+#define LAUNCHES(n)                                                                                    \
+    __attribute__((noinline)) static void launch_##n(void) {                                           \
+        CHECK(cudaLaunchKernel(kernels[n], (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0, NULL));          \
+        CHECK(cudaLaunchKernel(kernels[0], (dim3){1, 1, 1}, (dim3){n, 1, 1}, NULL, 0, NULL));          \
+        __asm__ volatile("");                                                                          \
+    }
+LAUNCHES(1)
+LAUNCHES(2)
 
 static ucontext_t outside, inside;
 
@@ -105,6 +117,14 @@ int main(int count, char **words) {
             }
             for (int k = 0; k < 3; k++) CHECK(cudaLaunchKernel(gemm, (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0, NULL));
         }
+    } else if (!strcmp(mode, "launches")) {
+        kernels[0] = kernel("shared", 5), kernels[1] = kernel("kernel_1", 5), kernels[2] = kernel("kernel_2", 5);
+        for (long n = 0; n < rounds; n++) {
+            launch_1();
+            launch_2();
+            usleep(300);
+        }
+        CHECK(cudaDeviceSynchronize());
     } else if (!strcmp(mode, "recursion")) {
         for (long n = 0; n < rounds; n++) {
             recurse(n * 7 % 500);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT (`push`), COLD (`start`)
 //! Machine code that called CUDA: where there is no Python (C++, threads of libraries) the function
-//! that did, for each call; and what lies between a line of Python and its kernel, seen once.
+//! that did, for each call (for launches only in a process without Python); and what lies between a
+//! line of Python and its kernel, seen once.
 //!
 //! * [`rows`]: HOT: a thread walks from our callback through CUPTI and CUDA's libraries to the
 //!   return address of the call, by rows of their unwind tables that were learnt before. What it
@@ -32,11 +33,11 @@ mod unwind;
 pub(crate) use launches::launched;
 pub(crate) use rows::Place;
 pub(crate) use sites::Callers;
-use trace::Loss;
+use trace::{Event, Loss};
 
 use crate::platform::losses;
 use crate::ring::{Tag, SLOT_WORDS};
-use crate::sources::hostpool;
+use crate::sources::{hostpool, launch};
 
 /// Return address of the call that follows.
 const TAG_CALLER: u64 = Tag::Caller as u64;
@@ -69,9 +70,25 @@ pub(crate) fn start(is_off: bool) -> Callers {
 /// callback returns to.
 #[inline]
 pub(crate) fn push(inside: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) {
+    if let Some(address) = caller(inside, of_runtime, event) {
+        hostpool::push_behind([address, 0, 0, TAG_CALLER], event, Loss::CallerDropped);
+    }
+}
+
+/// The same of a launch that succeeded, in one slot.
+#[inline]
+pub(crate) fn push_launch(inside: Place, of_runtime: bool, event: &Event) {
+    if let Some(address) = caller(inside, of_runtime, event.encode()) {
+        hostpool::push(&[launch::pack(Tag::LaunchCaller, event, address)]);
+    }
+}
+
+/// The caller, where it is known; else the event is stored, with a copy of the stack if need be.
+#[inline]
+fn caller(inside: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) -> Option<u64> {
     let Some(rows) = rows::rows() else {
         hostpool::push(&[event]);
-        return;
+        return None;
     };
     // SAFETY: the first word is our callback's own return address. Each further one is where a row
     // of the unwind tables of the function before says that its return address or its caller's rbp
@@ -79,15 +96,14 @@ pub(crate) fn push(inside: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) {
     // libraries of CUDA have such rows (`sites`).
     let load = |at: u64| unsafe { (at as *const u64).read_volatile() };
     match rows.walk(inside, load) {
-        rows::End::Caller(address) => {
-            hostpool::push_behind([address, 0, 0, TAG_CALLER], event, Loss::CallerDropped);
-        }
+        rows::End::Caller(address) => return Some(address),
         rows::End::Unknown(place) => push_copy(place, of_runtime, event),
         rows::End::Refused => {
             losses::add(Loss::CallerUnknown, 1);
             hostpool::push(&[event]);
         }
     }
+    None
 }
 
 #[cold]

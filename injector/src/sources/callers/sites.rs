@@ -23,7 +23,8 @@ use super::natives::Natives;
 use super::rows::{rows, Row, Rows, MOST_FRAMES};
 use super::{stack, unwind, TAG_CALLER, TAG_COPY};
 use crate::platform::{clock, losses};
-use crate::ring::SLOT_WORDS;
+use crate::ring::{Tag, SLOT_WORDS};
+use crate::sources::launch;
 use crate::store::Store;
 
 /// Callers remembered at most; beyond that all begin anew.
@@ -190,22 +191,7 @@ impl Callers {
         }
         let [what, _, _, tagged] = words;
         match tagged & 0xff {
-            TAG_CALLER => {
-                self.look();
-                self.used = self.round;
-                self.next = match self.known.get_mut(&what) {
-                    Some(known) if known.permanent || !self.moving => {
-                        (known.round, known.calls) = (self.round, known.calls + 1);
-                        known.stack
-                    }
-                    _ => {
-                        let new = || (store.dictionary.fresh_id(), 0);
-                        let (stack, calls) = self.pending.entry(what).or_insert_with(new);
-                        *calls += 1;
-                        *stack
-                    }
-                };
-            }
+            TAG_CALLER => self.next_is_from(what, store),
             TAG_COPY => {
                 self.look();
                 self.used = self.round;
@@ -215,6 +201,32 @@ impl Callers {
             _ => return false,
         }
         true
+    }
+
+    /// The slot of a launch as that of a call, its caller being that of the call that comes next;
+    /// any other slot as it is.
+    pub(crate) fn launch(&mut self, words: [u64; SLOT_WORDS], store: &mut Store) -> [u64; SLOT_WORDS] {
+        let Some((event, address)) = launch::unpack(Tag::LaunchCaller, words) else { return words };
+        self.next_is_from(address, store);
+        event
+    }
+
+    /// The next call was made there.
+    fn next_is_from(&mut self, address: u64, store: &mut Store) {
+        self.look();
+        self.used = self.round;
+        self.next = match self.known.get_mut(&address) {
+            Some(known) if known.permanent || !self.moving => {
+                (known.round, known.calls) = (self.round, known.calls + 1);
+                known.stack
+            }
+            _ => {
+                let new = || (store.dictionary.fresh_id(), 0);
+                let (stack, calls) = self.pending.entry(address).or_insert_with(new);
+                *calls += 1;
+                *stack
+            }
+        };
     }
 
     /// The stack of the call that is next in the ring; 0: none.

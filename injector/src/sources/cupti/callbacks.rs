@@ -18,9 +18,10 @@ use trace::{Event, Kind, Loss};
 use super::{graph_nodes, names, session, streams};
 use crate::platform::guard::guard;
 use crate::platform::{clock, lifecycle, thread_block, ticks};
+use crate::ring::Tag;
 use crate::sources::callers::{self, Place};
 use crate::sources::marks::program;
-use crate::sources::{above, hostpool, python};
+use crate::sources::{above, hostpool, launch, python};
 
 /// Class of each call id, 0 = not ours.
 static DRIVER: [u8; 1024] = call::classes(call::DRIVER);
@@ -200,10 +201,12 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         callers::launched(inside, site, symbol);
     }
     if is_launch {
-        // (a native caller is not looked for each time: launches are the many)
+        // (beside Python machine code that launches is a framework's: `callers::launched`)
         match site {
-            site if site != 0 && event.b == 0 => hostpool::push(&[python::launch::pack(&event, site)]),
-            _ => hostpool::push(&[event.encode()]),
+            _ if event.b != 0 => hostpool::push(&[event.encode()]),
+            0 if python::is_here() => hostpool::push(&[event.encode()]),
+            0 => callers::push_launch(inside, area == domain::RUNTIME_API, &event),
+            site => hostpool::push(&[launch::pack(Tag::Launch, &event, site)]),
         }
     } else {
         // the drain thread reads it and puts the place in the program there

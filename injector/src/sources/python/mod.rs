@@ -18,7 +18,6 @@
 mod check;
 pub(crate) mod code;
 pub(crate) mod interpreter;
-pub(crate) mod launch;
 pub(crate) mod layout;
 mod lines;
 mod modules;
@@ -58,6 +57,12 @@ static PYTHON: Python = Python {
 /// The interpreter, where there is one that can be read.
 pub(crate) fn interpreter() -> Option<&'static Interpreter> {
     PYTHON.interpreter.get()
+}
+
+/// Is there one in this process, as of its first GPU use?
+#[inline]
+pub(crate) fn is_here() -> bool {
+    PYTHON.version.get().is_some()
 }
 
 fn off(why: &str) {

@@ -10,12 +10,11 @@ use trace::define::{FrameInfo, InModule, Language};
 use trace::Loss;
 
 use super::code::{self, Code};
-use super::launch;
 use super::modules::{self, Caller, Modules};
 use super::walk::{self, RawFrame, TAG_FRAME, TAG_SITE, TAG_STACK};
 use crate::platform::losses;
-use crate::ring::SLOT_WORDS;
-use crate::sources::memo;
+use crate::ring::{Tag, SLOT_WORDS};
+use crate::sources::{launch, memo};
 use crate::store::Store;
 
 /// Hashes remembered at most; beyond that all begin anew.
@@ -86,7 +85,7 @@ impl Sites {
     /// The slot of a launch as that of a call, its stack being that of the call that comes next;
     /// any other slot as it is.
     pub(crate) fn launch(&mut self, words: [u64; SLOT_WORDS], store: &mut Store) -> [u64; SLOT_WORDS] {
-        let Some((event, hash)) = launch::unpack(words) else { return words };
+        let Some((event, hash)) = launch::unpack(Tag::Launch, words) else { return words };
         self.next = Some(self.used(hash, store));
         event
     }
