@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use trace::{Kind, Language};
+use trace::{FrameInfo, Kind, Language};
 
 use super::{Call, Op, RangeKind, Run, Span, Thread};
 
@@ -97,13 +97,21 @@ impl Run {
     /// The outermost operator of PyTorch's by which `call` of this thread (its index) put `op` on
     /// the GPU.
     pub fn operator(&self, thread: usize, call: &Call, op: &Op) -> Option<Operator<'_>> {
-        let node = self.work(thread, call).node.and_then(|node| self.definitions.string(node));
-        let kernel = if op.kind == Kind::Kernel { self.definitions.kernel_name(op.a) } else { "" };
-        // the site of a copy that no Python asked for is the function that called CUDA
-        let is_python = !self.site(call).next().is_some_and(|f| f.language == Language::Caller);
-        let stack = if is_python { call.site } else { 0 };
-        let of_way = self.operators.of(stack, node.unwrap_or(""), kernel);
+        let (stack, node, kernel) = self.way(thread, call, op);
+        let of_way = self.operators.of(stack, self.text(node), kernel);
         of_way.or_else(|| self.operator_at(thread, call.start))
+    }
+
+    /// Stack, type of the node and kernel of such a call and operation.
+    fn way(&self, thread: usize, call: &Call, op: &Op) -> (u32, Option<u32>, &str) {
+        let kernel = if op.kind == Kind::Kernel { self.definitions.kernel_name(op.a) } else { "" };
+        // the site of what no Python asked for is the function that called CUDA
+        let is_python = !self.site(call).next().is_some_and(|f| f.language == Language::Caller);
+        (if is_python { call.site } else { 0 }, self.work(thread, call).node, kernel)
+    }
+
+    fn text(&self, node: Option<u32>) -> &str {
+        node.and_then(|node| self.definitions.string(node)).unwrap_or("")
     }
 
     fn operator_at(&self, thread: usize, time: u64) -> Option<Operator<'_>> {
@@ -111,6 +119,40 @@ impl Run {
         let last = spans.partition_point(|(span, _)| span.start <= time).checked_sub(1)?;
         let (_, name) = spans.get(last).filter(|(span, _)| span.end > time)?;
         Some(Operator { name: self.definitions.string(*name)?, nodes: "" })
+    }
+
+    /// A launch that was captured in a CUDA graph was made once, in a hurry, and from a stack of its
+    /// own: the recorder may not have seen its way. It has the operator that each other way has from
+    /// the same innermost frame (one line of the program or of a module of PyTorch's), or node, to
+    /// the same kernel.
+    pub(crate) fn take_operators_of_captures(&mut self) {
+        let mut captured: HashMap<Way, (u32, &str, &str)> = HashMap::new();
+        for op in self.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
+            let Some((thread, call)) = self.call(op.captured) else { continue };
+            let (stack, node, kernel) = self.way(thread, call, op);
+            let way = (self.operators.stands_for(stack), node.unwrap_or(0), op.a);
+            captured.entry(way).or_insert((way.0, self.text(node), kernel));
+        }
+        let frame = |stack: u32| self.definitions.stack(stack).next().copied();
+        let all = &self.operators;
+        let mut by_frame: HashMap<(FrameInfo, u32, u32), Option<(u32, u32)>> = HashMap::new();
+        for (&(stack, node, kernel), operator) in all.by_way.iter().filter(|_| !captured.is_empty()) {
+            let Some(frame) = frame(stack) else { continue };
+            let known = by_frame.entry((frame, node, kernel)).or_insert(*operator);
+            if known != operator {
+                *known = None;
+            }
+        }
+        let mut found = Vec::new();
+        for (stack, node, kernel) in captured.into_values() {
+            let (Some(&node), Some(&kernel)) = (all.texts.get(node), all.texts.get(kernel)) else { continue };
+            let of_frame = || by_frame.get(&(frame(stack)?, node, kernel)).copied().flatten();
+            let way = (stack, node, kernel);
+            if let Some(operator) = of_frame().filter(|_| !all.by_way.contains_key(&way)) {
+                found.push((way, Some(operator)));
+            }
+        }
+        self.operators.by_way.extend(found);
     }
 
     /// Takes the outermost operators from the ranges of a trace of torch.profiler's. (What has no
@@ -140,6 +182,10 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use trace::build::Builder;
+    use trace::call::{pack, Class, RUNTIME};
+    use trace::event::GRAPH_NODE;
+    use trace::Event;
 
     #[test]
     fn two_operators_of_one_way_are_none() {
@@ -161,5 +207,40 @@ mod tests {
             all.each().collect::<Vec<_>>(),
             [(7, "", "gemm", Operator { name: "aten::linear", nodes: "" })]
         );
+    }
+
+    /// Captured from a stack of their own, whose ways were not seen: the line has launched "gemm"
+    /// for one operator and "add" for two; another line has launched nothing else.
+    #[test]
+    fn a_captured_launch_has_the_operator_of_its_line_elsewhere() {
+        let mut b = Builder::new();
+        b.on_recorder(Event::clock_pair(1, 1));
+        let line = ("forward", "/job/net.py", 12);
+        let [first, second, captured] =
+            [7, 8, 9].map(|outer| b.stack(&[line, ("main", "/job/train.py", outer)]));
+        let other = b.stack(&[("forward", "/job/net.py", 13), ("main", "/job/train.py", 9)]);
+        let launches = [(1, captured, "gemm"), (2, captured, "add"), (3, other, "gemm"), (4, 0, "gemm")];
+        for (n, stack, name) in launches {
+            let at = 1_000 * u64::from(n);
+            let call = Event::new(Kind::Call, at, at + 500);
+            let launch = Class::Launch as u8;
+            b.on_thread(5, Event { a: pack(RUNTIME, 211), x: launch, c: stack, correlation: n, ..call });
+            let kernel = b.graph_kernel(name, 32, 16, n);
+            let ran = Event::new(Kind::Kernel, 10_000 + at, 10_500 + at);
+            b.on_stream(0, 1, 7, Event { a: kernel, b: 1, c: 4, correlation: 9, flags: GRAPH_NODE, ..ran });
+        }
+        let mut run = crate::load(b.finish().as_slice()).unwrap();
+        let operator = |name| Some(Operator { name, nodes: "" });
+        run.operators.add(first, "", "gemm", operator("aten::linear"));
+        run.operators.add(second, "", "gemm", operator("aten::linear"));
+        run.operators.add(first, "", "add", operator("aten::add"));
+        run.operators.add(second, "", "add", operator("aten::add_"));
+        run.take_operators_of_captures();
+        let ops = run.devices[0].streams[0].ops.clone();
+        let found: Vec<_> = ops
+            .iter()
+            .map(|op| run.origin(op).and_then(|(thread, call)| run.operator(thread, call, op)))
+            .collect();
+        assert_eq!(found, [operator("aten::linear"), None, None, None]);
     }
 }

@@ -112,6 +112,7 @@ fn name_all(run: &mut Run, limit: Limit, lines: Lines) {
     let started = run.header.start_realtime;
     name_callers(&mut run.definitions, started, limit, lines);
     run.operators = operators::read(&run.definitions, started, limit);
+    run.take_operators_of_captures();
 }
 
 fn name_callers(definitions: &mut Definitions, started: u64, limit: Limit, lines: Lines) {
