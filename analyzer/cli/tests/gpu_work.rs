@@ -149,6 +149,36 @@ fn each_kernel_is_of_its_line_and_module_forward_and_backward() {
     assert_eq!(said(&Source::of(&again, NameStyle::Short)), EXPECTED, "through the trace");
 }
 
+/// The same kernels as stacks: the module below the frames, then the node, then the operator.
+#[test]
+fn folded_stacks_name_the_module_and_the_operator() {
+    let bytes = recording();
+    let mut run = verdict::load(bytes.as_slice()).unwrap();
+    know_operators(&mut run);
+    let mut out = Vec::new();
+    cli::export::gpu_folded(&run, &verdict::analyze(&run), &mut out).unwrap();
+    let (call, main) = ("Module._call_impl (module.py:1500)", "main (train.py:40)");
+    let up = format!(
+        "{main};{call};Net.forward (net.py:12);{call};Linear.forward (linear.py:114);blocks.3.up: Linear"
+    );
+    let outer = format!("{main};{call};Net.forward (net.py:14)");
+    let expected = [
+        format!("{outer};(outermost): Net;AddmmBackward0;aten::mm;gemm 50"),
+        format!("{outer};(outermost): Net;aten::linear;gemm 20"),
+        format!("{outer};aten::linear;gemm 30"),
+        format!("{up};AddmmBackward0;aten::mm;gemm 60"),
+        format!("{up};aten::linear;gemm 10"),
+        "main (train.py:44);Adam.step (adam.py:9);gemm 40".to_owned(),
+        "Own.backward (own.py:7);AddmmBackward0;gemm 70".to_owned(),
+        "AccumulateGrad;gemm 80".to_owned(),
+        "AddmmBackward0;aten::mm;gemm 90".to_owned(),
+        "thread 9;gemm 100".to_owned(),
+    ];
+    let mut expected = expected.map(|stack| format!("GPU 0;{stack}"));
+    expected.sort();
+    assert_eq!(String::from_utf8_lossy(&out).lines().collect::<Vec<_>>(), expected);
+}
+
 /// Forty steps of 1 ms: kernels of 600 us for one line, half of them in its backward pass, and of
 /// 350 us for another.
 #[test]
