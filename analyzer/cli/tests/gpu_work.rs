@@ -179,6 +179,47 @@ fn folded_stacks_name_the_module_and_the_operator() {
     assert_eq!(String::from_utf8_lossy(&out).lines().collect::<Vec<_>>(), expected);
 }
 
+/// `top --lines` says the same of a process that runs.
+#[test]
+fn the_live_view_attributes_as_the_table_does() {
+    let bytes = recording();
+    let header = verdict::load(bytes.as_slice()).unwrap().header;
+    let mut run = cli::live::load_tail(bytes.as_slice(), &header, u64::MAX, u64::MAX).unwrap();
+    let lines = cli::live::lines::lines(&mut run).unwrap();
+    let said: Vec<(u64, Option<&str>, Option<&str>)> =
+        lines.iter().map(|l| (l.gpu_ns, l.line.as_deref(), l.module.as_deref())).collect();
+    let expected = [
+        (270_000, None, None),
+        (100_000, Some("net.py:14 in Net.forward"), Some("(outermost)")),
+        (70_000, Some("net.py:12 in Net.forward via Linear.forward"), Some("blocks.3.up")),
+        (70_000, Some("own.py:7 in Own.backward"), None),
+        (40_000, Some("train.py:44 in main via Adam.step"), None),
+    ];
+    assert_eq!(said, expected);
+    assert!((lines[0].share - 270.0 / 550.0).abs() < 1e-9);
+}
+
+/// A copy that machine code asked for has that caller in both.
+#[test]
+fn the_live_view_names_callers_in_machine_code() {
+    let mut b = Builder::new();
+    b.on_recorder(Event::clock_pair(1, 1));
+    b.device(0, "GPU", 132);
+    let caller = b.caller(("/nowhere/libloader.so", "", 0x7000), 64);
+    let mut call = Event::new(Kind::Call, 1_000, 2_000);
+    (call.a, call.x, call.correlation, call.c) = (pack(RUNTIME, 41), Class::Copy as u8, 1, caller);
+    b.on_thread(5, call);
+    b.on_stream(0, 1, 7, Event { correlation: 1, ..Event::new(Kind::Memcpy, 3_000, 4_000) });
+    let bytes = b.finish();
+    let mut whole = verdict::load(bytes.as_slice()).unwrap();
+    let mut run = cli::live::load_tail(bytes.as_slice(), &whole.header, u64::MAX, u64::MAX).unwrap();
+    let lines = cli::live::lines::lines(&mut run).unwrap();
+    assert_eq!(lines.iter().map(|l| l.line.as_deref()).collect::<Vec<_>>(), [Some("0x40 in libloader.so")]);
+    verdict::symbols::name_with_lines(&mut whole, None);
+    let text = said(&Source::new(&whole, NameStyle::Short));
+    assert!(text.starts_with("1000,0,1,0x40 in libloader.so\n"), "{text}");
+}
+
 /// Forty steps of 1 ms: kernels of 600 us for one line, half of them in its backward pass, and of
 /// 350 us for another.
 #[test]

@@ -55,6 +55,7 @@ use std::io::{self, Write};
 
 pub use crate::kernel_class::{class_of, KernelClass};
 pub(crate) use gpu_stacks::gpu_stacks;
+pub(crate) use gpu_work::{gpu_time_by_line, LineTime};
 pub use names::NameStyle;
 pub use source::Source;
 pub use table::{Cell, Column, Row, Table};
