@@ -149,6 +149,77 @@ fn each_kernel_is_of_its_line_and_module_forward_and_backward() {
     assert_eq!(said(&Source::of(&again, NameStyle::Short)), EXPECTED, "through the trace");
 }
 
+/// The same kernels as stacks: the module below the frames, then the node, then the operator.
+#[test]
+fn folded_stacks_name_the_module_and_the_operator() {
+    let bytes = recording();
+    let mut run = verdict::load(bytes.as_slice()).unwrap();
+    know_operators(&mut run);
+    let mut out = Vec::new();
+    cli::export::gpu_folded(&run, &verdict::analyze(&run), &mut out).unwrap();
+    let (call, main) = ("Module._call_impl (module.py:1500)", "main (train.py:40)");
+    let up = format!(
+        "{main};{call};Net.forward (net.py:12);{call};Linear.forward (linear.py:114);blocks.3.up: Linear"
+    );
+    let outer = format!("{main};{call};Net.forward (net.py:14)");
+    let expected = [
+        format!("{outer};(outermost): Net;AddmmBackward0;aten::mm;gemm 50"),
+        format!("{outer};(outermost): Net;aten::linear;gemm 20"),
+        format!("{outer};aten::linear;gemm 30"),
+        format!("{up};AddmmBackward0;aten::mm;gemm 60"),
+        format!("{up};aten::linear;gemm 10"),
+        "main (train.py:44);Adam.step (adam.py:9);gemm 40".to_owned(),
+        "Own.backward (own.py:7);AddmmBackward0;gemm 70".to_owned(),
+        "AccumulateGrad;gemm 80".to_owned(),
+        "AddmmBackward0;aten::mm;gemm 90".to_owned(),
+        "thread 9;gemm 100".to_owned(),
+    ];
+    let mut expected = expected.map(|stack| format!("GPU 0;{stack}"));
+    expected.sort();
+    assert_eq!(String::from_utf8_lossy(&out).lines().collect::<Vec<_>>(), expected);
+}
+
+/// `top --lines` says the same of a process that runs.
+#[test]
+fn the_live_view_attributes_as_the_table_does() {
+    let bytes = recording();
+    let header = verdict::load(bytes.as_slice()).unwrap().header;
+    let mut run = cli::live::load_tail(bytes.as_slice(), &header, u64::MAX, u64::MAX).unwrap();
+    let lines = cli::live::lines::lines(&mut run).unwrap();
+    let said: Vec<(u64, Option<&str>, Option<&str>)> =
+        lines.iter().map(|l| (l.gpu_ns, l.line.as_deref(), l.module.as_deref())).collect();
+    let expected = [
+        (270_000, None, None),
+        (100_000, Some("net.py:14 in Net.forward"), Some("(outermost)")),
+        (70_000, Some("net.py:12 in Net.forward via Linear.forward"), Some("blocks.3.up")),
+        (70_000, Some("own.py:7 in Own.backward"), None),
+        (40_000, Some("train.py:44 in main via Adam.step"), None),
+    ];
+    assert_eq!(said, expected);
+    assert!((lines[0].share - 270.0 / 550.0).abs() < 1e-9);
+}
+
+/// A copy that machine code asked for has that caller in both.
+#[test]
+fn the_live_view_names_callers_in_machine_code() {
+    let mut b = Builder::new();
+    b.on_recorder(Event::clock_pair(1, 1));
+    b.device(0, "GPU", 132);
+    let caller = b.caller(("/nowhere/libloader.so", "", 0x7000), 64);
+    let mut call = Event::new(Kind::Call, 1_000, 2_000);
+    (call.a, call.x, call.correlation, call.c) = (pack(RUNTIME, 41), Class::Copy as u8, 1, caller);
+    b.on_thread(5, call);
+    b.on_stream(0, 1, 7, Event { correlation: 1, ..Event::new(Kind::Memcpy, 3_000, 4_000) });
+    let bytes = b.finish();
+    let mut whole = verdict::load(bytes.as_slice()).unwrap();
+    let mut run = cli::live::load_tail(bytes.as_slice(), &whole.header, u64::MAX, u64::MAX).unwrap();
+    let lines = cli::live::lines::lines(&mut run).unwrap();
+    assert_eq!(lines.iter().map(|l| l.line.as_deref()).collect::<Vec<_>>(), [Some("0x40 in libloader.so")]);
+    verdict::symbols::name_with_lines(&mut whole, None);
+    let text = said(&Source::new(&whole, NameStyle::Short));
+    assert!(text.starts_with("1000,0,1,0x40 in libloader.so\n"), "{text}");
+}
+
 /// Forty steps of 1 ms: kernels of 600 us for one line, half of them in its backward pass, and of
 /// 350 us for another.
 #[test]

@@ -1,103 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Time of GPU operations as folded stacks, one a line with its microseconds. A stack is device,
-//! the ranges around the call that launched it, the frames it was made from (in a backward pass of
-//! PyTorch's those of the forward pass it belongs to, then the type of the autograd node), the
-//! operators around it, kernel or copy. What was launched without any of them stands under its
-//! thread's name.
+//! Time of GPU operations as folded stacks, one a line with its microseconds: device, then what
+//! launched them (`tables/gpu_stacks.rs`), kernel or copy.
 
-use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
-use std::iter::Peekable;
-use std::vec::IntoIter;
 
-use trace::FrameInfo;
-use verdict::analysis::idle_stacks::{frame_name, without_number};
 use verdict::analysis::Analysis;
-use verdict::run::autograd::{type_name, Work};
-use verdict::run::{Call, Op, Range, RangeKind, Run, Thread};
+use verdict::run::Run;
 
 use super::folded::{clean, write_stacks};
-use crate::tables::{NameStyle, Source, MOST_LEVELS};
+use crate::tables::{gpu_stacks, NameStyle, Source};
 
 /// Writes the stacks of the steady state, by name.
 pub fn gpu_folded(run: &Run, analysis: &Analysis, out: &mut dyn Write) -> io::Result<()> {
     let source = Source::new(run, NameStyle::Short);
     let mut stacks: BTreeMap<String, u64> = BTreeMap::new();
-    let mut add = |device: usize, launcher: &str, op: &Op| {
-        let ordinal = run.devices.get(device).map_or(0, |d| d.ordinal);
-        let ns = analysis.counts.measure(op.span());
-        if ns > 0 {
-            let stack = format!("GPU {ordinal};{launcher};{}", clean(&source.operation(op)));
-            let sum = stacks.entry(stack).or_default();
-            *sum = sum.saturating_add(ns);
+    gpu_stacks(&source, &analysis.counts, |s| {
+        let ordinal = run.devices.get(s.device).map_or(0, |d| d.ordinal);
+        let mut stack = format!("GPU {ordinal}");
+        for frame in s.launcher.iter().chain([&s.operation]) {
+            stack.push(';');
+            stack.push_str(&clean(frame));
         }
-    };
-    for (index, thread) in run.threads.iter().enumerate() {
-        let mut open = Open::new(thread);
-        for (i, call) in thread.calls.iter().enumerate() {
-            let mut launcher = None;
-            for (device, op) in source.launched(run.flat(index, i)) {
-                add(
-                    device,
-                    launcher.get_or_insert_with(|| open.around(run, call, run.work(index, call))),
-                    op,
-                );
-            }
-        }
-    }
-    for (device, op) in source.ops().filter(|(_, op)| run.call(op.call).is_none()) {
-        add(device, "unattributed", op);
-    }
+        let sum = stacks.entry(stack).or_default();
+        *sum = sum.saturating_add(s.ns);
+    });
     write_stacks(stacks, out)
-}
-
-/// The ranges of a thread that are open when a call is made; calls are asked for in order.
-struct Open<'a> {
-    thread: &'a Thread,
-    ranges: Peekable<IntoIter<&'a Range>>,
-    open: Vec<&'a Range>,
-}
-
-impl<'a> Open<'a> {
-    fn new(thread: &'a Thread) -> Open<'a> {
-        let mut ranges: Vec<&Range> = thread.ranges.iter().filter(|r| !thread.is_left_open(r)).collect();
-        // of two that begin together the longer is around the other
-        ranges.sort_by_key(|r| (r.span.start, Reverse(r.span.end), r.depth));
-        Open { thread, ranges: ranges.into_iter().peekable(), open: Vec::new() }
-    }
-
-    /// What launched it, outermost first.
-    fn around(&mut self, run: &Run, call: &Call, work: Work) -> String {
-        while let Some(range) = self.ranges.next_if(|r| r.span.start <= call.start) {
-            // what has ended when another begins is never asked for again: the list stays as long
-            // as the nesting
-            self.open.retain(|o| o.span.end > range.span.start);
-            // (work stays linear, and stacks can be read)
-            if self.open.len() < MOST_LEVELS as usize {
-                self.open.push(range);
-            }
-        }
-        self.open.retain(|o| o.span.end > call.start);
-        let text = |id: u32| run.definitions.string(id).unwrap_or("(no name)");
-        let named = |kind: RangeKind| self.open.iter().filter(move |r| r.kind == kind);
-        let mut stack: Vec<String> = named(RangeKind::User).map(|r| without_number(text(r.name))).collect();
-        match work.stack {
-            0 => stack.extend(named(RangeKind::Python).map(|r| text(r.name).to_owned())),
-            site => {
-                let frames: Vec<&FrameInfo> = run.definitions.stack(site).collect();
-                stack.extend(frames.iter().rev().map(|f| frame_name(run, f)));
-            }
-        }
-        stack.extend(work.node.map(|node| type_name(text(node)).to_owned()));
-        stack.extend(named(RangeKind::Operator).map(|r| text(r.name).to_owned()));
-        if stack.is_empty() {
-            let name = run.definitions.string(self.thread.name).unwrap_or("");
-            let unnamed = || format!("thread {}", self.thread.tid);
-            stack.push(if name.is_empty() { unnamed() } else { name.to_owned() });
-        }
-        stack.iter().map(|frame| clean(frame)).collect::<Vec<_>>().join(";")
-    }
 }
 
 #[cfg(test)]

@@ -8,7 +8,8 @@
 //! series.rs     each step's buckets, as bars
 //! timeline.rs   one step: streams, calls, why idle         drawn.rs     thousands of slices as some that can be seen
 //! histogram.rs  lengths of gaps and kernels                flame.rs     idle time by the ranges of the blamed calls
-//! kernels.rs    kernels by time                            change.rs    before and after
+//! kernels.rs    kernels by time                            gpu_flame.rs the GPU's time by what launched its work
+//! tree.rs       what a flame graph draws                   change.rs    before and after
 //! names.rs      names of foreign programs, safe to show    embed.rs     figures and page in one file
 //! page/         the page: HTML, CSS and JavaScript that draws the figures; it computes nothing but positions
 //! ```
@@ -21,12 +22,14 @@ mod change;
 mod drawn;
 mod embed;
 mod flame;
+mod gpu_flame;
 mod headline;
 mod histogram;
 mod kernels;
 mod names;
 mod series;
 mod timeline;
+mod tree;
 
 use formats::Input;
 use serde_json::{json, Value};
@@ -80,6 +83,7 @@ pub fn figures(subject: &Subject<'_>, after: Option<&Subject<'_>>) -> Value {
         "figures_version": FIGURES_VERSION,
         "gapprobe": env!("CARGO_PKG_VERSION"),
         "buckets": buckets::legend(),
+        "classes": gpu_flame::legend(),
         "runs": all.iter().map(|s| run(s)).collect::<Vec<_>>(),
         "change": after.map(|after| change::figures(subject, after)),
     })
@@ -123,6 +127,7 @@ fn device(shown: Shown<'_>) -> Value {
         "gaps": histogram::gaps(shown),
         "durations": histogram::durations(shown),
         "idle_by_range": flame::figures(shown),
+        "gpu_time": gpu_flame::figures(shown),
         "kernels": kernels::figures(shown),
     })
 }

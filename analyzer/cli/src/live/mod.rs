@@ -8,6 +8,7 @@
 
 pub mod counted;
 pub mod ledger;
+pub mod lines;
 mod run_name;
 
 use trace::define::{ENDED, WINDOWS};
@@ -156,6 +157,9 @@ pub struct Figures {
     pub own_cpu: f64,
     /// The job's name.
     pub job: String,
+    /// For which lines of the program the GPU worked ([`lines::lines`]); `None`: not asked for, or
+    /// none was recorded.
+    pub lines: Option<Vec<lines::Line>>,
 }
 
 impl Figures {
@@ -181,6 +185,7 @@ impl Figures {
             clock_unit: a.coverage.clock_unit,
             own_cpu: share(own, a.coverage.run_ns),
             job: job(run).to_owned(),
+            lines: None,
         }
     }
 

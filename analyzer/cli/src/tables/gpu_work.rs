@@ -9,13 +9,14 @@
 //! Of what has no such line it is told where it came from: the type of the autograd node, or the
 //! thread.
 
+use std::cmp::Reverse;
 use std::hash::Hash;
 
 use foldhash::{HashMap, HashMapExt};
 use trace::define::InModule;
 use trace::{Definitions, FrameInfo};
 use verdict::run::autograd::{type_name, Work};
-use verdict::run::{Call, Op};
+use verdict::run::{Call, Op, Span};
 use verdict::sites::{Site, Sites};
 
 use super::groups::by_total;
@@ -132,15 +133,58 @@ struct Sum {
     count: u64,
 }
 
-/// The rows of a table with so many cells of whose it is: `whose` it was, and how those are
-/// `shown`, by a state that both have.
-fn rows<S, K: Copy + Eq + Hash>(
+/// A line of the program, and what the GPU did for it.
+pub(crate) struct LineTime {
+    /// `None`: all that has no line.
+    pub(crate) site: Option<Site>,
+    /// Path of the module that most of it was for; `None`: none is known.
+    pub(crate) module: Option<String>,
+    /// Modules that it was for.
+    pub(crate) modules: usize,
+    /// Time of the operations, ns.
+    pub(crate) ns: u64,
+}
+
+/// The GPU's time in `within` by line, most first, as the table of lines attributes it.
+pub(crate) fn gpu_time_by_line(source: &Source<'_>, within: Span) -> Vec<LineTime> {
+    let definitions = &source.run.definitions;
+    let mut modules: HashMap<(u32, InModule), u128> = HashMap::new();
+    let mut sites = Sites::new(source.run);
+    let sums = sums(source, within, &mut (&mut sites, &mut modules), |(sites, modules), done| {
+        let site = sites.of(done.work.stack)?;
+        if let Some(module) = definitions.in_module(done.work.stack) {
+            *modules.entry((site, module)).or_default() += u128::from(done.op.span().clip(within).ns());
+        }
+        Some(site)
+    });
+    let mut all: HashMap<Option<u32>, u128> = HashMap::new();
+    for (owner, sum) in sums {
+        let site = if let Owner::Of(site) = owner { Some(site) } else { None };
+        *all.entry(site).or_default() += sum.total;
+    }
+    let path = |m: InModule| definitions.string(m.path).unwrap_or(OUTERMOST);
+    let line = |(site, ns): (Option<u32>, u128)| {
+        let of_site = || modules.iter().filter(|(key, _)| Some(key.0) == site);
+        let most = of_site().max_by_key(|(key, ns)| (**ns, Reverse(path(key.1))));
+        LineTime {
+            site: site.and_then(|site| sites.get(site)).cloned(),
+            module: most.map(|(key, _)| path(key.1).to_owned()),
+            modules: of_site().count(),
+            ns: u64::try_from(ns).unwrap_or(u64::MAX),
+        }
+    };
+    let mut lines: Vec<LineTime> = all.into_iter().filter(|(_, ns)| *ns > 0).map(line).collect();
+    lines.sort_by_cached_key(|l| (Reverse(l.ns), l.site.as_ref().map(Site::to_string)));
+    lines
+}
+
+/// The time of operations in `within`, by `whose` they were.
+fn sums<S, K: Copy + Eq + Hash>(
     source: &Source<'_>,
-    named: usize,
+    within: Span,
     state: &mut S,
     whose: impl Fn(&mut S, Done<'_>) -> Option<K>,
-    shown: impl Fn(&S, K) -> Row,
-) -> Vec<Row> {
+) -> HashMap<Owner<K>, Sum> {
     let run = source.run;
     let mut sums: HashMap<Owner<K>, Sum> = HashMap::new();
     for (_, op) in source.ops() {
@@ -151,11 +195,25 @@ fn rows<S, K: Copy + Eq + Hash>(
             let nobody = work.node.map_or(Owner::Thread(thread), Owner::Node);
             owner = whose(state, Done { thread, call, op, work }).map_or(nobody, Owner::Of);
         }
-        let (sum, ns) = (sums.entry(owner).or_default(), u128::from(op.span().ns()));
+        let (sum, ns) = (sums.entry(owner).or_default(), u128::from(op.span().clip(within).ns()));
         sum.total += ns;
         sum.backward += if is_backward { ns } else { 0 };
         sum.count += 1;
     }
+    sums
+}
+
+/// The rows of a table with so many cells of whose it is: `whose` it was, and how those are
+/// `shown`, by a state that both have.
+fn rows<S, K: Copy + Eq + Hash>(
+    source: &Source<'_>,
+    named: usize,
+    state: &mut S,
+    whose: impl Fn(&mut S, Done<'_>) -> Option<K>,
+    shown: impl Fn(&S, K) -> Row,
+) -> Vec<Row> {
+    let run = source.run;
+    let sums = sums(source, Span::new(0, u64::MAX), state, whose);
     let all: u128 = sums.values().map(|s| s.total).sum();
     // (other recorders' traces do not say whose backward pass it is)
     let tells_backward = !run.foreign || run.threads.iter().any(|t| !t.backward.is_empty());

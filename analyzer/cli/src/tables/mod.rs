@@ -10,6 +10,7 @@
 //! names.rs            kernels by name (their classes: ../kernel_class.rs)
 //! launches.rs         what each call launched      ranges.rs     named ranges, nested
 //! operators.rs        operators and ranges, nested with calls
+//! gpu_stacks.rs       GPU time by what launched it, as stacks (../export, ../html)
 //! occupancy.rs        waves and theoretical occupancy
 //! stats.rs            average, median, deviation   groups.rs     values by name
 //! table.rs            rows and columns
@@ -27,6 +28,7 @@ mod cuda_gpu_mem_time_sum;
 mod cuda_gpu_sum;
 mod cuda_kern_exec_sum;
 mod gaps;
+mod gpu_stacks;
 mod gpu_work;
 mod groups;
 pub mod hta;
@@ -52,9 +54,9 @@ mod text;
 use std::io::{self, Write};
 
 pub use crate::kernel_class::{class_of, KernelClass};
+pub(crate) use gpu_stacks::gpu_stacks;
+pub(crate) use gpu_work::{gpu_time_by_line, LineTime};
 pub use names::NameStyle;
-#[cfg(feature = "command")]
-pub(crate) use ranges::MOST_LEVELS;
 pub use source::Source;
 pub use table::{Cell, Column, Row, Table};
 

@@ -8,7 +8,7 @@ use super::launches::Launches;
 
 /// Ranges nested deeper than this have no part in the tables of what was launched in them: work
 /// stays linear.
-pub(crate) const MOST_LEVELS: u32 = 64;
+pub(super) const MOST_LEVELS: u32 = 64;
 
 /// A named range.
 #[derive(Clone, Copy, Debug)]

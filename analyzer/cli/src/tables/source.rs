@@ -2,17 +2,14 @@
 //! The run behind the tables, and what several of them need of it: each made when first asked for,
 //! once.
 
-#[cfg(feature = "command")]
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
 use formats::{Input, Operators, OsCall};
-#[cfg(feature = "command")]
 use trace::Kind;
 use verdict::analysis::Analysis;
 use verdict::run::{Op, Run};
 
-#[cfg(feature = "command")]
 use super::cuda_gpu_mem_time_sum::operation;
 use super::launches::Launches;
 use super::names::{Kernels, NameStyle};
@@ -104,7 +101,6 @@ impl<'a> Source<'a> {
     }
 
     /// Name of a kernel, copy, memset, or of a graph that was recorded as a whole.
-    #[cfg(feature = "command")]
     pub(crate) fn operation(&self, op: &Op) -> Cow<'_, str> {
         match (op.kind, operation(op)) {
             (_, Some(name)) => name.into(),

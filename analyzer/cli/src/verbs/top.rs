@@ -12,7 +12,7 @@ use crossterm::event::{self, Event, KeyCode, KeyModifiers};
 use crossterm::style::Print;
 use crossterm::terminal::{self, ClearType, EnterAlternateScreen, LeaveAlternateScreen};
 use crossterm::{cursor, execute, queue};
-use serde_json::{json, Map, Value};
+use serde_json::json;
 use verdict::analysis::{Bucket, Buckets};
 use verdict::text::duration::long;
 use verdict::text::escape::visible;
@@ -25,6 +25,9 @@ use crate::verbs::width::Width;
 use crate::verbs::{figures, living, process, talk};
 use crate::Outcome;
 
+mod json;
+mod program_lines;
+
 /// Version of the keys of `--json`.
 const TOP_VERSION: u32 = 1;
 
@@ -36,7 +39,8 @@ Examples:
   gapprobe top                         every 2 seconds, until q
   gapprobe top --once                  one table, for scripts
   gapprobe top --once --json | jq .rows[].step_ns
-  gapprobe top --last 30s --every 5s   figures of the last 30 seconds";
+  gapprobe top --last 30s --every 5s   figures of the last 30 seconds
+  gapprobe top --lines                 and the lines of your program that the GPUs work for";
 
 /// Watch your recorded processes: step time, how busy the GPUs are, why idle
 ///
@@ -65,6 +69,11 @@ pub(crate) struct Args {
     /// Between two looks
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = figures::time)]
     every: Duration,
+    /// Below each process the lines of the program that its GPUs work for most, with their modules
+    /// of PyTorch's: shares of the time of its GPU operations, as in gapprobe stats -r gpu_lines;
+    /// what has no line is unattributed
+    #[arg(long)]
+    lines: bool,
     #[command(flatten)]
     width: Width,
 }
@@ -85,15 +94,15 @@ const PARTS: [(&str, &[Bucket]); 9] = [
 /// One table, or one after the other until the user ends it.
 pub(crate) fn run(args: &Args) -> Outcome {
     process::give_way();
-    let mut watch = Watch::default();
+    let mut watch = if args.lines { Watch::with_lines() } else { Watch::default() };
     // (keys come from the same terminal)
     if args.once || !io::stdout().is_terminal() || !io::stdin().is_terminal() {
         let all = watch.look(args.last, true)?;
         if args.json {
-            let rows = all.iter().flat_map(objects).collect::<Vec<_>>();
+            let rows = all.iter().flat_map(|w| json::objects(w, args.lines)).collect::<Vec<_>>();
             talk::print_json(format!("{:#}", json!({"top_version": TOP_VERSION, "rows": rows})))?;
         } else if !all.is_empty() {
-            let table = table(&all, args.width.most());
+            let table = table(&all, args.width.most(), args.lines);
             talk::print(table.lines.join("\n"))?;
             if table.shown < table.columns {
                 let (shown, all) = (table.shown, table.columns);
@@ -198,7 +207,7 @@ fn draw(all: &[Watched], args: &Args) -> io::Result<()> {
         [] => vec!["no process of yours is recorded now".to_owned()],
         all => {
             let most = args.width.told().unwrap_or(usize::MAX).min(columns.into());
-            let table = table(all, Some(most));
+            let table = table(all, Some(most), args.lines);
             if table.shown < table.columns {
                 title.push_str(&format!("; {} of {} columns", table.shown, table.columns));
             }
@@ -242,8 +251,9 @@ struct Table {
 }
 
 /// The table; where its width is limited without the parts that nobody has, and then without what
-/// says least. What a process does and why stays: step, busy, verdict.
-fn table(all: &[Watched], most: Option<usize>) -> Table {
+/// says least. What a process does and why stays: step, busy, verdict. `lines`: below the rows of a
+/// process those of the program.
+fn table(all: &[Watched], most: Option<usize>, lines: bool) -> Table {
     let parts: Vec<usize> = (0..PARTS.len())
         .filter(|&p| {
             let has = |d: &DeviceFigures| part(&d.buckets, p) >= 0.005;
@@ -258,6 +268,7 @@ fn table(all: &[Watched], most: Option<usize>) -> Table {
     headings.extend(counts.then_some("COUNTED"));
     headings.extend(["RECORDING", "VERDICT", "PROGRAM"]);
     let mut rows = vec![headings.into_iter().map(str::to_owned).collect::<Vec<_>>()];
+    let mut ends = Vec::new();
     for w in all {
         match w.figures.as_ref().map(|f| (f, f.devices.as_slice())) {
             Some((f, [])) => rows.push(row(w, Some(f), None, (shown, counts))),
@@ -266,6 +277,7 @@ fn table(all: &[Watched], most: Option<usize>) -> Table {
             }
             None => rows.push(row(w, None, None, (shown, counts))),
         }
+        ends.push(rows.len());
     }
     let columns = rows.first().map_or(0, Vec::len);
     if let Some(most) = most {
@@ -277,7 +289,13 @@ fn table(all: &[Watched], most: Option<usize>) -> Table {
     let headings = rows.first().map_or(&[][..], Vec::as_slice);
     let texts: Vec<usize> = headings.iter().enumerate().filter(|(_, h)| is_text(h)).map(|(n, _)| n).collect();
     let shown = headings.len();
-    Table { lines: lay_out(&rows, &texts, None), columns, shown }
+    let mut laid_out = lay_out(&rows, &texts, None);
+    if lines {
+        for (w, end) in all.iter().zip(ends).rev() {
+            laid_out.splice(end..end, program_lines::texts(w, most));
+        }
+    }
+    Table { lines: laid_out, columns, shown }
 }
 
 /// The columns that fit, headings first, their texts shortened. `several`: a process has more than
@@ -376,58 +394,6 @@ fn hung(hang: Hang) -> String {
 
 fn part(buckets: &Buckets, part: usize) -> f64 {
     PARTS[part].1.iter().map(|&b| buckets.share(b)).sum()
-}
-
-/// One a device. Keys are part of the interface: added, not renamed.
-fn objects(w: &Watched) -> Vec<Value> {
-    let h = &w.process.header;
-    let counted = w.counted();
-    let one = |d: Option<&DeviceFigures>| {
-        let f = w.figures.as_ref();
-        let buckets = d.map(|d| {
-            Bucket::ALL
-                .iter()
-                .map(|&b| (b.key().to_owned(), json!(d.buckets.share(b))))
-                .collect::<Map<_, _>>()
-        });
-        json!({
-            "pid": h.pid,
-            "rank": h.rank.checked_sub(1),
-            "world_size": (h.world_size > 0).then_some(h.world_size),
-            "job": f.map(|f| f.job.as_str()).filter(|j| !j.is_empty()),
-            "device": d.map(|d| d.ordinal),
-            "step_ns": f.and_then(|f| f.step_ns),
-            "p90_ns": f.and_then(|f| f.p90_ns),
-            "steps": f.map(|f| f.steps),
-            "busy_share": d.filter(|d| d.buckets.total() > 0).map(|d| d.busy),
-            "bucket_shares": buckets,
-            "cost_share": f.map(|f| f.cost.share),
-            "cost_least": f.map(|f| f.cost.least),
-            "cost_most": f.map(|f| f.cost.most),
-            "cost_measured": f.map(|f| f.cost.measured),
-            "losses": w.process.losses(),
-            "seen_ns": f.map(|f| f.seen_ns),
-            "age_ns": f.map(|_| w.process.age()),
-            "counted": counted.map(|c| json!({
-                "step_ns": c.step_ns,
-                "sync_ns": c.step_ns.map(|_| c.sync_ns),
-                "hung_ns": c.hang.map(|h| h.ns),
-                "hung_in": c.hang.and_then(|h| h.call),
-                "between": c.between.map(|b| json!({
-                    "steps": b.steps, "launches": b.launches, "syncs": b.syncs, "sync_ns": b.sync_ns,
-                })),
-            })),
-            "standing": w.process.standing().word(),
-            "verdict": f.map(|f| json!({
-                "code": f.verdict.0, "cause": f.verdict.1, "share": f.lost, "inconclusive": f.inconclusive, "site": f.site,
-            })),
-            "command": h.command,
-        })
-    };
-    match w.figures.as_ref().map_or(&[][..], |f| &f.devices) {
-        [] => vec![one(None)],
-        devices => devices.iter().map(|d| one(Some(d))).collect(),
-    }
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use cli::live::counted::Counted;
+use cli::live::lines::lines;
 use cli::live::{load_tail, Figures, RecordingState, MOST_EVENTS};
 use trace::Header;
 
@@ -45,11 +46,18 @@ pub(crate) struct Watch {
     /// Of recordings that did not grow since they were looked at: what is complete of them, and the
     /// figures.
     known: HashMap<PathBuf, (u64, Figures)>,
+    /// Whether the lines of the program are looked for, too.
+    has_lines: bool,
     /// Time that the last look took.
     pub(crate) took: Duration,
 }
 
 impl Watch {
+    /// Figures with [`Figures::lines`].
+    pub(crate) fn with_lines() -> Watch {
+        Watch { has_lines: true, ..Watch::default() }
+    }
+
     /// The last `time` of each process.
     ///
     /// # Errors
@@ -81,7 +89,14 @@ impl Watch {
         let known = before.get(&process.path).filter(|k| k.0 == complete).map(|k| k.1.clone());
         let figures = match known {
             Some(figures) => figures,
-            None => Figures::new(&load_tail(&source, &process.header, ns, MOST_EVENTS).ok()?),
+            None => {
+                let mut run = load_tail(&source, &process.header, ns, MOST_EVENTS).ok()?;
+                let mut figures = Figures::new(&run);
+                if self.has_lines {
+                    figures.lines = lines(&mut run);
+                }
+                figures
+            }
         };
         self.known.insert(process.path.clone(), (complete, figures.clone()));
         Some(figures)

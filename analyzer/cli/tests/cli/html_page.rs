@@ -75,10 +75,11 @@ fn the_page_shows_what_the_figures_say() {
         "4 steps, median ",
         " gaps by length",
         "Idle time by range",
+        "GPU time by what launched it",
     ] {
         assert!(holds(&seen["labels"], label), "{label}");
     }
-    for tip in ["Step 1: ", "of the idle time", " kernels, "] {
+    for tip in ["Step 1: ", "of the idle time", "of the GPU's time", "mostly GEMM", " kernels, "] {
         assert!(holds(&seen["tips"], tip), "{tip}: {}", seen["tips"]);
     }
     assert!(holds(&seen["drawn"], "stream 7: ") && holds(&seen["drawn"], "Why idle"));
@@ -221,13 +222,19 @@ fn texts_and_colours_stand_out_in_light_and_dark() {
         .map(|block| block.split(';').filter_map(|l| l.trim().strip_prefix("--")?.split_once(": ")).collect())
         .collect();
     assert_eq!(themes.len(), 2, "light and dark");
+    let (input, analysis) = read(&repository("tables/three_steps.json"));
+    let f = figures(&Subject { name: "a", input: &input, analysis: &analysis }, None);
+    let classes: Vec<&str> =
+        f["classes"].as_array().unwrap().iter().map(|c| c["key"].as_str().unwrap()).collect();
     for theme in themes {
-        for bucket in Bucket::ALL {
-            let fill = theme[bucket.key()];
-            assert!(contrast(fill, theme["on-fill"]) >= 4.5, "text on {}", bucket.key());
-            assert!(contrast(fill, theme["card"]) >= 3.0, "{} on the card", bucket.key());
-            let same = Bucket::ALL.iter().filter(|b| theme[b.key()] == fill).count();
-            assert_eq!(same, 1, "{} has a colour of its own", bucket.key());
+        for keys in [&Bucket::ALL.map(Bucket::key)[..], &classes] {
+            for key in keys {
+                let fill = theme[key];
+                assert!(contrast(fill, theme["on-fill"]) >= 4.5, "text on {key}");
+                assert!(contrast(fill, theme["card"]) >= 3.0, "{key} on the card");
+                let same = keys.iter().filter(|k| theme[*k] == fill).count();
+                assert_eq!(same, 1, "{key} has a colour of its own");
+            }
         }
         for text in ["text", "soft", "link", "warn", "focus"] {
             for ground in ["ground", "card", "hover"] {

@@ -279,7 +279,9 @@ fn no_name_is_ever_markup() {
     assert!(rows.iter().any(|r| r["name"] == *seen || r["whole"] == *seen), "{rows:?}");
     let names = f["runs"][0]["device"]["timeline"]["names"].as_array().unwrap();
     assert!(names.iter().any(|n| n.as_str().unwrap().starts_with("</script><img src=http")), "{names:?}");
-    assert!(f["runs"][0]["device"]["idle_by_range"]["root"].to_string().contains("onerror"));
+    for tree in ["idle_by_range", "gpu_time"] {
+        assert!(f["runs"][0]["device"][tree]["root"].to_string().contains("onerror"), "{tree}");
+    }
     assert_eq!(f["runs"][0]["file"], "<b>\"'><svg onload=alert(1)> \\u{202e}.gpr");
     // ... and none of them is anything but text
     for markup in ["<img", "<svg onload", "<b>\"", "</script><img", "<!--\u{202e}"] {

@@ -20,6 +20,7 @@ mod faults;
 mod help;
 mod hostile_names;
 mod hour;
+mod html_flame;
 mod html_page;
 mod html_rare;
 mod html_report;

@@ -136,7 +136,14 @@ fn follows(value: &Value, schema: &Value) {
     match (value, schema["properties"].as_object()) {
         (Value::Array(items), _) => items.iter().for_each(|item| follows(item, &schema["items"])),
         (Value::Object(keys), Some(known)) => {
-            assert!(keys.keys().eq(known.keys()), "{:?} where {:?} were said", keys.keys(), known.keys());
+            let required = schema["required"].as_array().into_iter().flatten();
+            let mut all = required.map(|key| key.as_str().unwrap()).chain(keys.keys().map(String::as_str));
+            assert!(
+                all.all(|key| keys.contains_key(key) && known.contains_key(key)),
+                "{:?} where {:?} were said",
+                keys.keys(),
+                known.keys()
+            );
             keys.iter().for_each(|(key, value)| follows(value, &known[key]));
         }
         _ => {}

@@ -4,7 +4,10 @@
 use std::fs;
 
 use serde_json::Value;
+use trace::build::Builder;
+use trace::call::{pack, Class, RUNTIME};
 use trace::header::sources::YIELDED;
+use trace::{Event, Kind};
 
 use crate::beating::{Beating, STEP};
 use crate::place::{code, err, follows_schema, out, recording, Place};
@@ -97,6 +100,88 @@ fn top_prints_one_table_for_scripts_whose_parts_are_all_of_the_time() {
     assert_eq!((all[0]["step_ns"].as_u64(), all[0]["job"].as_str()), (Some(STEP), Some("job-17")));
     let busy = all[0]["busy_share"].as_f64().unwrap();
     assert!((busy - 0.8).abs() < 0.001, "{busy}");
+}
+
+/// Beside its own kernel of 4 ms, of no line, each step has one of 2 ms for a line that two modules
+/// share, and one of 1 ms for another line.
+fn with_lines(b: &mut Builder) {
+    let call = ("Module._call_impl", "/usr/lib/python3/dist-packages/torch/nn/modules/module.py", 1500);
+    let forward = |line| [("Net.forward", "/job/net.py", line), call, ("main", "/job/train.py", 9)];
+    let blocks = ["blocks.0.up", "blocks.1.up"].map(|path| {
+        let stack = b.stack(&forward(12));
+        b.in_module(stack, path, "Linear");
+        stack
+    });
+    let update = b.stack(&[("main", "/job/\x1b[31mtrain.py", 40)]);
+    b.attribute("cwd", "/job");
+    let (kernel, begin) = (b.kernel("_Z4gemmPfS_S_", 256, 64), b.header.start_monotonic);
+    for step in 0..4_000u32 {
+        let at = begin + u64::from(step) * STEP;
+        let [first, second] = blocks;
+        let work = [(first, 1_200_000), (second, 800_000), (update, 1_000_000)];
+        for (n, (site, ns)) in (0..).zip(work) {
+            let (after, correlation) = (u64::from(n) * 1_300_000, 100_000 + step * 3 + n);
+            let mut launch = Event::new(Kind::Call, at + after + 1_000, at + after + 2_000);
+            (launch.a, launch.x, launch.c) = (pack(RUNTIME, 211), Class::Launch as u8, site);
+            b.on_thread(101, Event { correlation, ..launch });
+            let mut op = Event::new(Kind::Kernel, at + after + 10_000, at + after + 10_000 + ns);
+            (op.a, op.b, op.correlation) = (kernel, 1024, correlation);
+            b.on_stream(0, 1, 8, op);
+        }
+    }
+}
+
+#[test]
+fn top_names_the_lines_that_the_gpu_works_for() {
+    let place = Place::new("top-lines");
+    let args = ["top", "--once", "--last", "2s"];
+    let lines = [&args[..], &["--lines"]].concat();
+    {
+        let _beating = Beating::new(&place, with_lines);
+        let output = place.run(&lines);
+        assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+        let table = out(&output);
+        let below: Vec<&str> = table.lines().skip(2).collect();
+        let expected = [
+            "     57% of its GPU time: unattributed",
+            "     29% of its GPU time: net.py:12 in Net.forward (blocks.0.up and 1 other module)",
+            "     14% of its GPU time: \\u{1b}[31mtrain.py:40 in main",
+        ];
+        assert_eq!(below, expected, "{table}");
+        let narrow = out(&place.run(&[&lines[..], &["--width", "60"]].concat()));
+        assert!(narrow.lines().all(|l| l.chars().count() <= 60), "{narrow}");
+        assert!(narrow.contains("29% of its GPU time: net.py:12"), "{narrow}");
+
+        let said = json(&out(&place.run(&[&lines[..], &["--json"]].concat())));
+        follows_schema("top", &said);
+        let of = |n: usize| &said["rows"][0]["lines"][n];
+        assert_eq!(said["rows"][0]["lines"].as_array().unwrap().len(), 3);
+        assert_eq!(
+            (&of(0)["line"], &of(0)["module"], &of(0)["modules"]),
+            (&Value::Null, &Value::Null, &0.into())
+        );
+        assert_eq!(
+            (&of(1)["line"], &of(1)["module"]),
+            (&"net.py:12 in Net.forward".into(), &"blocks.0.up".into())
+        );
+        let (ns, share) = (of(1)["gpu_ns"].as_u64().unwrap(), of(1)["share"].as_f64().unwrap());
+        // 400 steps, less what of one is cut at either end
+        assert!(
+            (798_000_000..=800_000_000).contains(&ns) && (share - 2.0 / 7.0).abs() < 0.001,
+            "{ns} {share}"
+        );
+        // who does not ask for them gets none
+        let said = json(&out(&place.run(&[&args[..], &["--json"]].concat())));
+        follows_schema("top", &said);
+        assert!(said["rows"][0].get("lines").is_none());
+        assert_eq!(out(&place.run(&args)).lines().count(), 2);
+    }
+    let _beating = Beating::new(&place, |_| {});
+    let table = out(&place.run(&lines));
+    assert_eq!(table.lines().nth(2), Some("    no lines recorded"), "{table}");
+    let said = json(&out(&place.run(&[&lines[..], &["--json"]].concat())));
+    follows_schema("top", &said);
+    assert_eq!(said["rows"][0]["lines"], Value::Null);
 }
 
 /// What was true of the last recorded seconds may be no more: from when they are is said.

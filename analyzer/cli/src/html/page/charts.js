@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Buckets as one bar, per step, of two runs; histograms; idle time by range.
+// Buckets as one bar, per step, of two runs; histograms; time by range or launcher.
 
 /** One bar and its legend with shares. */
 function bucketBar(legend, device) {
@@ -149,9 +149,10 @@ function histogram(legend, data, what, paint) {
   return h("div", null, h("div", { class: "tools" }, buttons), box);
 }
 
-/** Idle time by range: a tree from the top down. */
-function flame(legend, data) {
-  const box = h("div", { class: "flame", role: "tree", "aria-label": "Idle time by range" });
+/** Time by where in the program: a tree from the top down. `key` of a node is the place in the
+ * legend of what most of its time is. */
+function flame(legend, key, label, whole, data) {
+  const box = h("div", { class: "flame", role: "tree", "aria-label": label });
   const root = data.root, above = new Map();
   (function tie(node) { node.inside.forEach((n) => { above.set(n, node); tie(n); }); }(root));
   let shown = root;
@@ -163,10 +164,10 @@ function flame(legend, data) {
     const put = (node, x, w, row) => {
       deepest = Math.max(deepest, row);
       const open = () => { shown = node; tip(null); draw(width, node); };
-      const lines = [node.name, time(node.ns) + ", " + percent(node.ns, root.ns) + " of the idle time", "mostly " + legend[node.bucket].name];
+      const lines = [node.name, time(node.ns) + ", " + percent(node.ns, root.ns) + " of " + whole, "mostly " + legend[node[key]].name];
       const button = h("button", {
         type: "button", role: "treeitem", tabindex: -1, "aria-label": lines.join(", "),
-        style: "left:" + x + "px;width:" + Math.max(1, w) + "px;top:" + row * 23 + "px;background:" + colour(legend[node.bucket].key),
+        style: "left:" + x + "px;width:" + Math.max(1, w) + "px;top:" + row * 23 + "px;background:" + colour(legend[node[key]].key),
         onclick: open, onpointermove: (e) => tip(lines, e.clientX, e.clientY), onpointerleave: () => tip(null), onblur: () => tip(null),
         onfocus: (e) => { if (e.target.matches(":focus-visible")) { const b = e.target.getBoundingClientRect(); tip(lines, b.left, b.bottom); } },
         onkeydown: (e) => {

@@ -2,7 +2,7 @@
 // The page from the figures.
 
 const figures = JSON.parse(document.getElementById("figures").textContent);
-const legend = figures.buckets, runs = figures.runs;
+const legend = figures.buckets, classes = figures.classes, runs = figures.runs;
 const main = document.getElementById("main");
 
 function section(title, note, ...parts) {
@@ -13,7 +13,8 @@ function details(run) {
   const d = run.device;
   if (!d) return [section("Nothing to draw", "No GPU operation that a step or a share of time could be taken from.")];
   const gpu = "GPU " + d.ordinal + (d.name ? " (" + d.name + ")" : "") + (d.of > 1 ? ", the worst of " + d.of : "");
-  const t = d.timeline, f = d.idle_by_range, st = d.steps;
+  const t = d.timeline, f = d.idle_by_range, work = d.gpu_time, st = d.steps;
+  const left_out = (tree) => (tree.nodes_left_out ? " " + many(tree.nodes_left_out, "frame") + " below " + time(tree.left_out_below_ns) + " left out." : "");
   const many_bars = st && st.bars.some((b) => b.steps > 1);
   return [
     section("Where the time went", gpu + ": all of " + time(d.wall_ns) + " that count" + (st && st.warm_up ? " (" + many(st.warm_up, "warm-up step") + ", " + time(st.warm_up_ns) + ", left out)" : "") + ".", bucketBar(legend, d),
@@ -30,8 +31,11 @@ function details(run) {
       section("Lengths of gaps", many(d.gaps.count, "gap") + " in which the GPU ran nothing.", histogram(legend, d.gaps, "gap")),
       section("Lengths of kernels", many(d.durations.count, "kernel") + ".", histogram(legend, d.durations, "kernel", colour("compute")))),
     f ? section("Idle time by where the program was", "Ranges, operators and Python functions around the call that is to blame; click to look closer. " + percent(f.in_ranges_ns, f.root.ns) + " of the idle time has such a place."
-      + (f.nodes_left_out ? " " + many(f.nodes_left_out, "frame") + " below " + time(f.left_out_below_ns) + " left out." : ""), flame(legend, f))
+      + left_out(f), flame(legend, "bucket", "Idle time by range", "the idle time", f))
       : section("Idle time by where the program was", "Not known: no blamed call was made inside a named range. Mark ranges (NVTX, record_function, gapprobe.range), or record operators or stacks with torch.profiler."),
+    work && section("GPU time by what launched it", "Kernels, copies and memsets under the ranges, functions, modules and operators that launched them; those of a backward pass under the functions of its forward pass. Click to look closer. "
+      + (work.known_ns ? percent(work.known_ns, work.root.ns) + " of the time has such a place." : "Of this run only their threads are known.") + " Operations that overlap add up." + left_out(work),
+      flame(classes, "class", "GPU time by what launched it", "the GPU's time", work), keys(classes, work.parts)),
     section("Kernels", "By time on " + gpu.split(" (")[0] + ", in the time that counts" + (d.kernels.others.names ? "; the first " + d.kernels.rows.length + " of " + d.kernels.names + " names" : "") + ". A click on a name shows all of it.", kernels(d.kernels)),
   ];
 }
