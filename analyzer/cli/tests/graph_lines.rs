@@ -83,6 +83,16 @@ fn kernels_of_a_graph_are_of_the_captured_lines() {
     let ids: std::collections::HashSet<u32> = run.devices[0].streams[0].ops.iter().map(|op| op.a).collect();
     assert_eq!(ids.len(), 1);
 
+    let mut stacks = Vec::new();
+    cli::export::gpu_folded(&run, &verdict::analyze(&run), &mut stacks).unwrap();
+    let expected = "\
+GPU 0;step (net.py:12);gemm 20
+GPU 0;step (net.py:13);gemm 40
+GPU 0;step (net.py:14);gemm 10
+GPU 0;step (net.py:40);gemm 60
+";
+    assert_eq!(String::from_utf8(stacks).unwrap(), expected);
+
     let written = chrome::write(&run, &verdict::analyze(&run), Vec::new(), &ChromeOptions::default());
     let path = std::env::temp_dir().join(format!("gapprobe-graph-lines-{}.json.gz", std::process::id()));
     std::fs::write(&path, written.unwrap().0).unwrap();

@@ -3,7 +3,8 @@
 //! call; the frames it was made from (in a backward pass of PyTorch's those of the forward pass it
 //! belongs to), their module, then the type of the autograd node; the operators around it, or where
 //! no range tells them the outermost one (`Run::operator`); kernel or copy. What was launched
-//! without any of them stands under its thread's name.
+//! without any of them stands under its thread's name. A kernel of a CUDA graph stands where the
+//! launch does that was captured.
 
 use std::cmp::Reverse;
 use std::iter::Peekable;
@@ -14,7 +15,7 @@ use trace::define::InModule;
 use trace::{FrameInfo, Kind};
 use verdict::analysis::idle_stacks::{frame_name, without_number};
 use verdict::run::autograd::{type_name, Work};
-use verdict::run::{Call, Op, Range, RangeKind, Run, Thread};
+use verdict::run::{Call, Op, Range, RangeKind, Run, Thread, NONE};
 use verdict::text::kernel_name::demangled;
 use verdict::timeline::Observed;
 
@@ -42,11 +43,17 @@ pub(crate) struct GpuStack<'a> {
 pub(crate) fn gpu_stacks(source: &Source<'_>, counts: &Observed, mut visit: impl FnMut(GpuStack<'_>)) {
     let run = source.run;
     let mut stacks = Stacks::new(source);
+    let mut captured: HashMap<u32, Vec<(usize, &Op)>> = HashMap::new();
+    for (device, op) in source.ops().filter(|(_, op)| op.captured != NONE) {
+        captured.entry(op.captured).or_default().push((device, op));
+    }
     for (index, thread) in run.threads.iter().enumerate() {
         let mut open = Open::new(thread);
         for (i, call) in thread.calls.iter().enumerate() {
             let mut launcher = None;
-            for (device, op) in source.launched(run.flat(index, i)) {
+            let flat = run.flat(index, i);
+            let launched = source.launched(flat).filter(|(_, op)| op.captured == NONE);
+            for (device, op) in launched.chain(captured.remove(&flat).unwrap_or_default()) {
                 let ns = counts.measure(op.span());
                 if ns > 0 {
                     let launcher = launcher.get_or_insert_with(|| stacks.launcher(index, call, &mut open));
@@ -56,7 +63,7 @@ pub(crate) fn gpu_stacks(source: &Source<'_>, counts: &Observed, mut visit: impl
         }
     }
     let nobody = stacks.nobody();
-    for (device, op) in source.ops().filter(|(_, op)| run.call(op.call).is_none()) {
+    for (device, op) in source.ops().filter(|(_, op)| run.origin(op).is_none()) {
         stacks.sum((device, nobody, op), counts.measure(op.span()));
     }
     stacks.sums.iter().filter(|(_, ns)| **ns > 0).for_each(|(&key, &ns)| {

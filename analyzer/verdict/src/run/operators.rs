@@ -121,10 +121,9 @@ impl Run {
         Some(Operator { name: self.definitions.string(*name)?, nodes: "" })
     }
 
-    /// A launch that was captured in a CUDA graph was made once, in a hurry, and from a stack of its
-    /// own: the recorder may not have seen its way. It has the operator that each other way has from
-    /// the same innermost frame (one line of the program or of a module of PyTorch's), or node, to
-    /// the same kernel.
+    /// A launch that was captured in a CUDA graph was made once, in a hurry, from a stack of its
+    /// own: the recorder may not have seen its way. It has the operator that each other way has
+    /// from the same innermost frame (a line of the program or of a module) to the same kernel.
     pub(crate) fn take_operators_of_captures(&mut self) {
         let mut captured: HashMap<Way, (u32, &str, &str)> = HashMap::new();
         for op in self.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
