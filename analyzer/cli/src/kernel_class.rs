@@ -70,8 +70,8 @@ const NAMES: &[(KernelClass, &[&str])] = &[
     (Gemm, &["triton_tem_", "triton_mm", "triton_bmm"]),
     (Reduce, &["triton_red_", "triton_per_"]),
     (Elementwise, &["triton_poi_"]),
-    // layouts, before the names of what they are for
-    (Cast, &["nchwtonhwc", "nhwctonchw", "nchw_to_nhwc", "nhwc_to_nchw", "im2col", "col2im"]),
+    // layouts, before the names of what they are for; XLA's loop_convert_fusion
+    (Cast, &["nchwtonhwc", "nhwctonchw", "nchw_to_nhwc", "nhwc_to_nchw", "im2col", "col2im", "_convert"]),
     (
         Conv,
         &[

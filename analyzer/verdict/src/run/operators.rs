@@ -99,7 +99,7 @@ impl Run {
     pub fn operator(&self, thread: usize, call: &Call, op: &Op) -> Option<Operator<'_>> {
         let (stack, node, kernel) = self.way(thread, call, op);
         let of_way = self.operators.of(stack, self.text(node), kernel);
-        of_way.or_else(|| self.operator_at(thread, call.start))
+        of_way.or_else(|| self.operator_at(thread, call.start)).or_else(|| of_xla(kernel))
     }
 
     /// Stack, type of the node and kernel of such a call and operation.
@@ -178,6 +178,16 @@ impl Run {
     }
 }
 
+/// What XLA calls a kernel of its own making: the fusion of HLO's operations (`loop_multiply_fusion`
+/// of `loop_multiply_fusion_3`), or the only one (`wrapped_tanh`).
+fn of_xla(kernel: &str) -> Option<Operator<'_>> {
+    let numbered = kernel.rsplit_once('_').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit()));
+    let name = numbered.map_or(kernel, |(name, _)| name);
+    let is_name = name.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
+    let is_xlas = name.ends_with("_fusion") || name == "fusion" || name.starts_with("wrapped_");
+    (is_name && is_xlas).then_some(Operator { name, nodes: "" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,6 +216,21 @@ mod tests {
             all.each().collect::<Vec<_>>(),
             [(7, "", "gemm", Operator { name: "aten::linear", nodes: "" })]
         );
+    }
+
+    #[test]
+    fn kernels_that_xla_made_have_its_names() {
+        for (kernel, name) in [
+            ("loop_multiply_fusion_12", "loop_multiply_fusion"),
+            ("input_multiply_reduce_fusion", "input_multiply_reduce_fusion"),
+            ("wrapped_tanh", "wrapped_tanh"),
+            ("fusion_7", "fusion"),
+        ] {
+            assert_eq!(of_xla(kernel), Some(Operator { name, nodes: "" }), "{kernel}");
+        }
+        for other in ["triton_poi_fused_add_0", "nvjet_sm90_tst_320x128", "_Z7wrapped_addv", "fused", ""] {
+            assert_eq!(of_xla(other), None, "{other}");
+        }
     }
 
     /// Captured from a stack of their own, whose ways were not seen: the line has launched "gemm"
