@@ -112,7 +112,8 @@ fn each_call_has_the_function_that_made_it() {
     }
 }
 
-/// Each launch by itself: one kernel is launched by two functions (and its blocks say by which).
+/// Each launch by itself: one kernel is launched by two functions (and its blocks say by which),
+/// another one through a function of its own name, as compilers make one for each kernel.
 #[test]
 fn each_launch_has_the_function_that_made_it() {
     for &release in cases(&["13.0", "12.4", "11.8"]) {
@@ -124,15 +125,15 @@ fn each_launch_has_the_function_that_made_it() {
         for op in loaded.devices[0].streams.iter().flat_map(|s| &s.ops).filter(|o| o.kind == Kind::Kernel) {
             let (_, call) = loaded.call(op.call).expect("its launch");
             let number = match loaded.definitions.kernel_name(op.a) {
+                "stubbed" => 2,
                 "shared" => loaded.definitions.kernel(op.a).expect("a kernel").block[0],
                 name => name.trim_start_matches("kernel_").parse().expect("a number"),
             };
             tally.see(&loaded, call.site, &format!("launch_{number}"));
         }
-        let counted = recorded.loss(Loss::CallerUnknown) + recorded.loss(Loss::CallerDropped);
-        assert!(tally.without as u64 <= counted, "{release}: {tally:?} {:?}", recorded.losses());
-        assert_eq!(tally.right + tally.without, 800, "{release}: {tally:?}");
-        assert!(tally.without <= 8, "{release}: until the ways are learnt: {tally:?}");
+        assert_eq!(recorded.losses().len(), 0, "{release}: {:?}", recorded.losses());
+        assert_eq!(tally.right + tally.without, 1000, "{release}: {tally:?}");
+        assert!(tally.without <= 12, "{release}: until the ways are learnt: {tally:?}");
     }
 }
 

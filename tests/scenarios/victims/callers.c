@@ -6,7 +6,8 @@
 //
 // usage: callers two|recursion|coroutine|handler|fork [ROUNDS]
 //        callers waits [ROUNDS]                  waits for every kernel, in function_4: SYNC
-//        callers launches [ROUNDS]              function N launches kernel_N, and `shared` with it
+//        callers launches [ROUNDS]              function N launches kernel_N, and `shared` with it;
+//                                               2 `stubbed`, too, by a function of that name
 //        callers threads THREADS [ROUNDS]
 //        callers plugins A.so B.so [ROUNDS]     loads them in turn, one at a time; their functions
 //        are 1001 and 1002
@@ -48,12 +49,19 @@ __attribute__((noinline)) static int recurse(int depth) {
     return below + frame[depth % 64];
 }
 
-static void *kernels[3];
+static void *kernels[4];
+
+// As a kernel's own function on the host's side, that nvcc makes.
+__attribute__((noinline)) void stubbed(void) {
+    CHECK(cudaLaunchKernel(kernels[3], (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0, NULL));
+    __asm__ volatile("");
+}
 
 #define LAUNCHES(n)                                                                                    \
     __attribute__((noinline)) static void launch_##n(void) {                                           \
         CHECK(cudaLaunchKernel(kernels[n], (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0, NULL));          \
         CHECK(cudaLaunchKernel(kernels[0], (dim3){1, 1, 1}, (dim3){n, 1, 1}, NULL, 0, NULL));          \
+        if (n == 2) stubbed();                                                                         \
         __asm__ volatile("");                                                                          \
     }
 LAUNCHES(1)
@@ -119,6 +127,7 @@ int main(int count, char **words) {
         }
     } else if (!strcmp(mode, "launches")) {
         kernels[0] = kernel("shared", 5), kernels[1] = kernel("kernel_1", 5), kernels[2] = kernel("kernel_2", 5);
+        kernels[3] = kernel("stubbed", 5);
         for (long n = 0; n < rounds; n++) {
             launch_1();
             launch_2();

@@ -46,6 +46,8 @@ impl<const N: usize> Bytes<N> {
 pub(super) struct Copied {
     /// The call is one of CUDA's runtime.
     pub(super) of_runtime: bool,
+    /// Address of the name of the kernel that it launched; 0: none.
+    pub(super) symbol: u64,
     pub(super) stack: Bytes<BYTES>,
 }
 
@@ -68,16 +70,17 @@ pub(super) fn pool() -> Option<&'static Pool> {
     unsafe { TABLE.load(Ordering::Acquire).as_ref() }
 }
 
-/// Copies the calling thread's stack from `place` on; the copy's number. `None`: all are taken, or
+/// Copies the calling thread's stack from `place` on, of a call that launched the kernel whose name
+/// is at `symbol` (0: none); the copy's number. `None`: all are taken, or
 /// nothing could be read.
 ///
 /// # Safety
 /// `place` lies in a frame of the calling thread's that does not end before this returns.
 #[cold]
 #[inline(never)]
-pub(super) unsafe fn capture(place: Place, of_runtime: bool) -> Option<u64> {
+pub(super) unsafe fn capture(place: Place, of_runtime: bool, symbol: u64) -> Option<u64> {
     pool()?.claim(|copied| {
-        (copied.stack.place, copied.of_runtime) = (place, of_runtime);
+        (copied.stack.place, copied.of_runtime, copied.symbol) = (place, of_runtime, symbol);
         // SAFETY: our caller's.
         copied.stack.length = unsafe { stack::copy(place.at, &mut copied.stack.bytes) };
         copied.stack.length >= 8
@@ -99,7 +102,7 @@ mod tests {
         let at = stack.0.as_ptr() as u64;
         let place = Place { at, rbp: 9, through_cudart: true };
         // SAFETY: a place in a frame of the test's.
-        let number = unsafe { capture(place, true) }.unwrap();
+        let number = unsafe { capture(place, true, 0) }.unwrap();
         let check = |copied: &Copied| {
             assert_eq!((copied.stack.place, copied.of_runtime), (place, true));
             let word = |a| copied.stack.word(a);

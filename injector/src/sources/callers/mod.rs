@@ -16,7 +16,8 @@
 //!   Symbols and lines are the analyzer's.
 //!
 //! The caller is the first function that belongs neither to the driver, CUPTI or the runtime as
-//! libraries, nor to a runtime that was linked into the program: that one is told by its symbols.
+//! libraries, nor to a runtime that was linked into the program, nor is what the compiler made of a
+//! kernel on the host's side (`kernel<<<...>>>()` calls that): those are told by their symbols.
 //! No thread walks a frame outside of these. Of a runtime linked into a library that was loaded
 //! later, or without symbols, the module is the caller.
 
@@ -70,22 +71,22 @@ pub(crate) fn start(is_off: bool) -> Callers {
 /// callback returns to.
 #[inline]
 pub(crate) fn push(inside: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) {
-    if let Some(address) = caller(inside, of_runtime, event) {
+    if let Some(address) = caller(inside, of_runtime, 0, event) {
         hostpool::push_behind([address, 0, 0, TAG_CALLER], event, Loss::CallerDropped);
     }
 }
 
-/// The same of a launch that succeeded, in one slot.
+/// The same of a launch that succeeded, in one slot. `symbol`: where the kernel's name is.
 #[inline]
-pub(crate) fn push_launch(inside: Place, of_runtime: bool, event: &Event) {
-    if let Some(address) = caller(inside, of_runtime, event.encode()) {
+pub(crate) fn push_launch(inside: Place, of_runtime: bool, symbol: u64, event: &Event) {
+    if let Some(address) = caller(inside, of_runtime, symbol, event.encode()) {
         hostpool::push(&[launch::pack(Tag::LaunchCaller, event, address)]);
     }
 }
 
 /// The caller, where it is known; else the event is stored, with a copy of the stack if need be.
 #[inline]
-fn caller(inside: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) -> Option<u64> {
+fn caller(inside: Place, of_runtime: bool, symbol: u64, event: [u64; SLOT_WORDS]) -> Option<u64> {
     let Some(rows) = rows::rows() else {
         hostpool::push(&[event]);
         return None;
@@ -97,7 +98,7 @@ fn caller(inside: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) -> Option<u
     let load = |at: u64| unsafe { (at as *const u64).read_volatile() };
     match rows.walk(inside, load) {
         rows::End::Caller(address) => return Some(address),
-        rows::End::Unknown(place) => push_copy(place, of_runtime, event),
+        rows::End::Unknown(place) => push_copy(place, of_runtime, symbol, event),
         rows::End::Refused => {
             losses::add(Loss::CallerUnknown, 1);
             hostpool::push(&[event]);
@@ -108,17 +109,24 @@ fn caller(inside: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) -> Option<u
 
 #[cold]
 #[inline(never)]
-fn push_copy(place: Place, of_runtime: bool, event: [u64; SLOT_WORDS]) {
+fn push_copy(place: Place, of_runtime: bool, symbol: u64, event: [u64; SLOT_WORDS]) {
+    // launches come in hundreds before the drain thread has learnt the way of the first: those are
+    // no loss that a user could do something about, and the tables call them unattributed
+    let is_launch = symbol != 0;
+    if is_launch && !hostpool::has_room_beside() {
+        hostpool::push(&[event]);
+        return;
+    }
     // SAFETY: where the walk ended: the frame of a function between CUDA's caller and our callback,
     // all of which wait for us.
-    match unsafe { captures::capture(place, of_runtime) } {
+    match unsafe { captures::capture(place, of_runtime, symbol) } {
         Some(number) => {
             if !hostpool::push_behind([number, 0, 0, TAG_COPY], event, Loss::CallerDropped) {
                 captures::pool().inspect(|pool| pool.give_back(number));
             }
         }
         None => {
-            losses::add(Loss::CallerDropped, 1);
+            losses::add(Loss::CallerDropped, u64::from(!is_launch));
             hostpool::push(&[event]);
         }
     }

@@ -22,6 +22,7 @@ use super::modules::{self, certain, Kind, Module, Modules};
 use super::natives::Natives;
 use super::rows::{rows, Row, Rows, MOST_FRAMES};
 use super::{stack, unwind, TAG_CALLER, TAG_COPY};
+use crate::platform::memory::read_string;
 use crate::platform::{clock, losses};
 use crate::ring::{Tag, SLOT_WORDS};
 use crate::sources::launch;
@@ -313,7 +314,7 @@ impl Callers {
                 Some(Row::Caller) => (Row::Caller, self.known.get(&address).is_some_and(|k| k.module_only)),
                 Some(row) => (row, false),
                 None => {
-                    let (row, module_only) = self.row(address, linked_in, until)?;
+                    let (row, module_only) = self.row(address, linked_in, copied.symbol, until)?;
                     rows.learn(address, row);
                     (row, module_only)
                 }
@@ -329,20 +330,24 @@ impl Callers {
 
     /// What is to be known about a return address. `linked_in`: a call of CUDA's runtime, of which
     /// no library was on the way: this is in a runtime linked into the program, or just outside of
-    /// it. `None`: not certain now, maybe later.
-    fn row(&self, address: u64, linked_in: bool, until: u64) -> Option<(Row, bool)> {
+    /// it. `launched`: where the name is of the kernel that it launched (0: none). `None`: not
+    /// certain now, maybe later.
+    fn row(&self, address: u64, linked_in: bool, launched: u64, until: u64) -> Option<(Row, bool)> {
         let Some(module) = certain(address, &self.settled, &self.begun) else {
             let of_no_module = self.settled.counts == self.begun.counts;
             return of_no_module.then_some((Row::Refused, false));
         };
         let kind = module.kind();
         if kind == Kind::Program {
-            let symbol = if linked_in { self.symbol(module, address, until).ok()? } else { None };
-            let of_the_runtime = symbol.as_deref().is_some_and(is_of_the_runtime);
+            let is_asked = linked_in || launched != 0;
+            let symbol = if is_asked { self.symbol(module, address, until).ok()? } else { None };
+            let of_the_runtime = symbol.as_deref().is_some_and(|name| {
+                linked_in && is_of_the_runtime(name) || launched != 0 && is_kernels_own(name, launched)
+            });
             // a row of what may be unloaded could be met where it does not hold any more: it is the
             // caller, as a whole
             if !of_the_runtime || !module.permanent {
-                return Some((Row::Caller, linked_in && (symbol.is_none() || of_the_runtime)));
+                return Some((Row::Caller, linked_in && symbol.is_none() || of_the_runtime));
             }
         }
         let frame = unwind::frame(module, address, kind == Kind::Cudart);
@@ -420,6 +425,13 @@ fn is_of_the_runtime(name: &str) -> bool {
     };
     let hidden = ["__cuda", "__cudart", "libcudart_static", "_ZN6cudart"];
     api("cuda") || api("cu") || hidden.iter().any(|prefix| name.starts_with(prefix))
+}
+
+/// Is this what the compiler makes of a kernel on the host's side? nvcc and clang give it the name
+/// of the kernel, which is at `kernel`, or one of their own.
+fn is_kernels_own(name: &str, kernel: u64) -> bool {
+    ["__device_stub__", "cudaLaunchKernel"].iter().any(|part| name.contains(part))
+        || read_string(kernel).is_some_and(|kernel| kernel == name.as_bytes())
 }
 
 #[cfg(test)]

@@ -195,9 +195,9 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         (above.on_launch)();
     }
     let site = python::site();
+    // (CUPTI gives it with launches alone)
+    let symbol = if class == Class::Launch as u8 { data.symbolName as u64 } else { 0 };
     if event.b == 0 && WORK.contains(&class) {
-        // (CUPTI gives it with launches alone)
-        let symbol = if is_launch { data.symbolName as u64 } else { 0 };
         callers::launched(inside, site, symbol);
     }
     if is_launch {
@@ -205,7 +205,7 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         match site {
             _ if event.b != 0 => hostpool::push(&[event.encode()]),
             0 if python::is_here() => hostpool::push(&[event.encode()]),
-            0 => callers::push_launch(inside, area == domain::RUNTIME_API, &event),
+            0 => callers::push_launch(inside, area == domain::RUNTIME_API, symbol, &event),
             site => hostpool::push(&[launch::pack(Tag::Launch, &event, site)]),
         }
     } else {

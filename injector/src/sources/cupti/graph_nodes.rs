@@ -13,7 +13,7 @@ use cupti_sys::bindings::{CUgraphNode, CUpti_GraphData, CUpti_ResourceData};
 use cupti_sys::{cbid, Cupti};
 use trace::Loss;
 
-use super::{callbacks, session};
+use super::{arbiter, callbacks, session};
 use crate::platform::{losses, memory, thread_block};
 
 /// Nodes that are remembered: 4 MB, of which a program without graphs touches nothing. A set of
@@ -60,6 +60,9 @@ fn nodes() -> Option<Nodes<'static>> {
 /// `data` is CUPTI's of that callback.
 pub(super) unsafe fn changed(id: u32, data: *const std::ffi::c_void) {
     let (Some(session), Some(nodes)) = (session::get(), nodes()) else { return };
+    if arbiter::is_finalized() {
+        return;
+    }
     // SAFETY: for this domain CUPTI passes a CUpti_ResourceData that lives for the callback
     // (documented; layout the same from 11.8 to 13.5, held by cupti-sys's tests).
     let Some(resource) = (unsafe { data.cast::<CUpti_ResourceData>().as_ref() }) else { return };
@@ -119,8 +122,10 @@ impl<'a> Nodes<'a> {
     /// (No two threads make or copy the same node.)
     fn put(self, id: u64, launch: u32) {
         let places = self.places(id);
+        // (a load first: who only looks faults no page in)
         let taken = |node: &&Node, was| {
-            was != TAKEN && node.id.compare_exchange(was, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
+            let is_it = was != TAKEN && node.id.load(Ordering::Relaxed) == was;
+            is_it && node.id.compare_exchange(was, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
         };
         let own = places.iter().find(|node| taken(node, id));
         let place = match own {
