@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use trace::{FrameInfo, Kind, Language};
+use trace::{FrameInfo, Kind};
 
 use super::{Call, Op, RangeKind, Run, Span, Thread};
 
@@ -105,9 +105,7 @@ impl Run {
     /// Stack, type of the node and kernel of such a call and operation.
     fn way(&self, thread: usize, call: &Call, op: &Op) -> (u32, Option<u32>, &str) {
         let kernel = if op.kind == Kind::Kernel { self.definitions.kernel_name(op.a) } else { "" };
-        // the site of what no Python asked for is the function that called CUDA
-        let is_python = !self.site(call).next().is_some_and(|f| f.language == Language::Caller);
-        (if is_python { call.site } else { 0 }, self.work(thread, call).node, kernel)
+        (self.python_stack(call), self.work(thread, call).node, kernel)
     }
 
     fn text(&self, node: Option<u32>) -> &str {
@@ -123,7 +121,8 @@ impl Run {
 
     /// A launch that was captured in a CUDA graph was made once, in a hurry, from a stack of its
     /// own: the recorder may not have seen its way. It has the operator that each other way has
-    /// from the same innermost frame (a line of the program or of a module) to the same kernel.
+    /// from the same line to the same kernel: whose frames are the same up to the innermost one
+    /// that no package was installed with.
     pub(crate) fn take_operators_of_captures(&mut self) {
         let mut captured: HashMap<Way, (u32, &str, &str)> = HashMap::new();
         for op in self.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
@@ -132,12 +131,23 @@ impl Run {
             let way = (self.operators.stands_for(stack), node.unwrap_or(0), op.a);
             captured.entry(way).or_insert((way.0, self.text(node), kernel));
         }
-        let frame = |stack: u32| self.definitions.stack(stack).next().copied();
+        let line = |stack: u32| -> Option<Vec<FrameInfo>> {
+            let mut frames: Vec<FrameInfo> = self.definitions.stack(stack).copied().collect();
+            let is_installed = |f: &FrameInfo| {
+                let file = self.definitions.string(f.file).unwrap_or("");
+                file.starts_with('<')
+                    || ["-packages/", "/torch/", "/triton/"].iter().any(|p| file.contains(p))
+            };
+            let own = frames.iter().position(|f| !is_installed(f))?;
+            frames.truncate(own + 1);
+            Some(frames)
+        };
         let all = &self.operators;
-        let mut by_frame: HashMap<(FrameInfo, u32, u32), Option<(u32, u32)>> = HashMap::new();
+        type OfLine = (Vec<FrameInfo>, u32, u32);
+        let mut by_line: HashMap<OfLine, Option<(u32, u32)>> = HashMap::new();
         for (&(stack, node, kernel), operator) in all.by_way.iter().filter(|_| !captured.is_empty()) {
-            let Some(frame) = frame(stack) else { continue };
-            let known = by_frame.entry((frame, node, kernel)).or_insert(*operator);
+            let Some(line) = line(stack) else { continue };
+            let known = by_line.entry((line, node, kernel)).or_insert(*operator);
             if known != operator {
                 *known = None;
             }
@@ -145,9 +155,9 @@ impl Run {
         let mut found = Vec::new();
         for (stack, node, kernel) in captured.into_values() {
             let (Some(&node), Some(&kernel)) = (all.texts.get(node), all.texts.get(kernel)) else { continue };
-            let of_frame = || by_frame.get(&(frame(stack)?, node, kernel)).copied().flatten();
+            let of_line = || by_line.get(&(line(stack)?, node, kernel)).copied().flatten();
             let way = (stack, node, kernel);
-            if let Some(operator) = of_frame().filter(|_| !all.by_way.contains_key(&way)) {
+            if let Some(operator) = of_line().filter(|_| !all.by_way.contains_key(&way)) {
                 found.push((way, Some(operator)));
             }
         }
@@ -178,8 +188,8 @@ impl Run {
     }
 }
 
-/// What XLA calls a kernel of its own making: the fusion of HLO's operations (`loop_multiply_fusion`
-/// of `loop_multiply_fusion_3`), or the only one (`wrapped_tanh`).
+/// What XLA calls a kernel of its own making: the fusion of HLO's operations
+/// (`loop_multiply_fusion` of `loop_multiply_fusion_3`), or the only one (`wrapped_tanh`).
 fn of_xla(kernel: &str) -> Option<Operator<'_>> {
     let numbered = kernel.rsplit_once('_').filter(|(_, n)| n.bytes().all(|b| b.is_ascii_digit()));
     let name = numbered.map_or(kernel, |(name, _)| name);
