@@ -22,6 +22,8 @@ const BYTES: usize = 4096;
 /// Copies that wait for the drain thread at most. It comes 500 times a second while there are new
 /// ones (`Callers::period`).
 const POOL: usize = 192;
+/// Of them for launches: until the way of the first is learnt, hundreds want one.
+const OF_LAUNCHES: usize = 32;
 
 /// The top of a stack.
 #[repr(C)]
@@ -79,7 +81,8 @@ pub(super) fn pool() -> Option<&'static Pool> {
 #[cold]
 #[inline(never)]
 pub(super) unsafe fn capture(place: Place, of_runtime: bool, symbol: u64) -> Option<u64> {
-    pool()?.claim(|copied| {
+    let most = if symbol == 0 { POOL } else { OF_LAUNCHES };
+    pool()?.claim_of(most, |copied| {
         (copied.stack.place, copied.of_runtime, copied.symbol) = (place, of_runtime, symbol);
         // SAFETY: our caller's.
         copied.stack.length = unsafe { stack::copy(place.at, &mut copied.stack.bytes) };

@@ -24,8 +24,13 @@ impl<T, const N: usize> Pool<T, N> {
     /// Takes a place and fills it, or gives it back where `fill` says `false`. Its number, to be
     /// handed to the drain thread through a ring.
     pub(super) fn claim(&self, fill: impl FnOnce(&mut T) -> bool) -> Option<u64> {
+        self.claim_of(N, fill)
+    }
+
+    /// As [`Pool::claim`], one of the first `most`: the others are left to who needs one more.
+    pub(super) fn claim_of(&self, most: usize, fill: impl FnOnce(&mut T) -> bool) -> Option<u64> {
         let first = self.next.fetch_add(1, Ordering::Relaxed) as usize;
-        let number = (0..N).map(|n| (first + n) % N).find(|n| {
+        let number = (0..most).map(|n| (first + n) % most).find(|n| {
             // Acquire pairs with the Release of `give_back`: what was read of it was read before.
             self.slots.get(*n).is_some_and(|s| {
                 !s.taken.load(Ordering::Relaxed)
