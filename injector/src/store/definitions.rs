@@ -23,7 +23,7 @@ pub(crate) struct Dictionary {
     natives: HashMap<NativeStack, u32>,
     bytes: usize,
     site_bytes: usize,
-    /// Kernels that are nodes of graphs, from which launch is known.
+    /// Kernels of graphs whose captured launch is known, as many as were defined.
     captured: usize,
     last_id: u32,
 }
@@ -36,8 +36,8 @@ const MOST_BYTES: usize = 12 << 20;
 /// names.
 const MOST_SITE_BYTES: usize = MOST_BYTES / 3;
 
-/// Nodes of graphs that get a definition of their own (96 bytes each, a quarter of it): programs
-/// that capture again and again must not cost kernels their names either.
+/// Nodes of graphs that get a definition of their own (96 bytes each, a quarter of [`MOST_BYTES`]):
+/// a program that captures again and again must not cost kernels their names.
 const MOST_CAPTURED: usize = 32_768;
 
 impl Dictionary {

@@ -8,7 +8,7 @@
 //! series.rs     each step's buckets, as bars
 //! timeline.rs   one step: streams, calls, why idle         drawn.rs     thousands of slices as some that can be seen
 //! histogram.rs  lengths of gaps and kernels                flame.rs     idle time by the ranges of the blamed calls
-//! kernels.rs    kernels by time                            gpu_flame.rs the GPU's time by what launched its work
+//! kernels.rs    kernels by time                            gpu_flame.rs GPU time by what launched
 //! tree.rs       what a flame graph draws                   change.rs    before and after
 //! names.rs      names of foreign programs, safe to show    embed.rs     figures and page in one file
 //! page/         the page: HTML, CSS and JavaScript that draws the figures; it computes nothing but positions

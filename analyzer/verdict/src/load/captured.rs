@@ -8,14 +8,14 @@ use trace::{KernelInfo, Kind};
 
 use crate::run::{Run, NONE};
 
-/// A launch that was captured, perhaps.
+/// A launch that may have been captured.
 struct Launch {
     start: u64,
     flat: u32,
 }
 
-/// Tells each of them the launch (its recorder knows the correlation id), and gives all nodes that
-/// are the same kernel the same id: a definition of its own has each.
+/// Gives each of them the number of that launch, whose correlation id is in its definition. The
+/// recorder defines a kernel once for each node: here they get one id again.
 pub(super) fn find(run: &mut Run) {
     let nodes = nodes(run);
     if nodes.is_empty() {
@@ -51,7 +51,7 @@ fn nodes(run: &Run) -> HashMap<u32, (u32, u32)> {
     nodes
 }
 
-/// By correlation id, in order of time: launches of kernels after which nothing ran.
+/// By correlation id, in order of time: launches of kernels that ran nothing themselves.
 fn launches(run: &Run, nodes: &HashMap<u32, (u32, u32)>) -> HashMap<u32, Vec<Launch>> {
     let mut launches: HashMap<u32, Vec<Launch>> = nodes.values().map(|node| (node.1, Vec::new())).collect();
     for (thread, &base) in run.threads.iter().zip(&run.call_base) {

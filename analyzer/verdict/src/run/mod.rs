@@ -249,8 +249,8 @@ impl Run {
         Some((thread, call))
     }
 
-    /// Thread index and call of what the program did to have `op`: of a kernel of a CUDA graph the
-    /// launch that was captured, where that is known, else what launched it.
+    /// Thread index and call that `op` goes back to: of a kernel of a CUDA graph the launch that
+    /// was captured, where that is known, else the call that launched it.
     pub fn origin(&self, op: &Op) -> Option<(usize, &Call)> {
         self.call(op.captured).or_else(|| self.call(op.call))
     }

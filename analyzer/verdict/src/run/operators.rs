@@ -119,10 +119,10 @@ impl Run {
         Some(Operator { name: self.definitions.string(*name)?, nodes: "" })
     }
 
-    /// A launch that was captured in a CUDA graph was made once, in a hurry, from a stack of its
-    /// own: the recorder may not have seen its way. It has the operator that each other way has
-    /// from the same line to the same kernel: whose frames are the same up to the innermost one
-    /// that no package was installed with.
+    /// A launch that is captured in a CUDA graph comes once, right behind many others, from a stack
+    /// of its own: the recorder may have missed its way. It gets the operator that all other ways
+    /// have from the same line to the same kernel. Stacks are of the same line if they are equal
+    /// from the innermost frame to the first one outside of installed packages.
     pub(crate) fn take_operators_of_captures(&mut self) {
         let mut captured: HashMap<Way, (u32, &str, &str)> = HashMap::new();
         for op in self.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
@@ -130,6 +130,9 @@ impl Run {
             let (stack, node, kernel) = self.way(thread, call, op);
             let way = (self.operators.stands_for(stack), node.unwrap_or(0), op.a);
             captured.entry(way).or_insert((way.0, self.text(node), kernel));
+        }
+        if captured.is_empty() {
+            return;
         }
         let line = |stack: u32| -> Option<Vec<FrameInfo>> {
             let mut frames: Vec<FrameInfo> = self.definitions.stack(stack).copied().collect();
@@ -145,7 +148,7 @@ impl Run {
         let all = &self.operators;
         type OfLine = (Vec<FrameInfo>, u32, u32);
         let mut by_line: HashMap<OfLine, Option<(u32, u32)>> = HashMap::new();
-        for (&(stack, node, kernel), operator) in all.by_way.iter().filter(|_| !captured.is_empty()) {
+        for (&(stack, node, kernel), operator) in &all.by_way {
             let Some(line) = line(stack) else { continue };
             let known = by_line.entry((line, node, kernel)).or_insert(*operator);
             if known != operator {

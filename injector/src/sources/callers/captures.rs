@@ -22,7 +22,7 @@ const BYTES: usize = 4096;
 /// Copies that wait for the drain thread at most. It comes 500 times a second while there are new
 /// ones (`Callers::period`).
 const POOL: usize = 192;
-/// Of them for launches: until the way of the first is learnt, hundreds want one.
+/// Of them for launches, hundreds of which may come before the way of the first one is learnt.
 const OF_LAUNCHES: usize = 32;
 
 /// The top of a stack.

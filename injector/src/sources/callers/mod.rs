@@ -16,8 +16,9 @@
 //!   Symbols and lines are the analyzer's.
 //!
 //! The caller is the first function that belongs neither to the driver, CUPTI or the runtime as
-//! libraries, nor to a runtime that was linked into the program, nor is what the compiler made of a
-//! kernel on the host's side (`kernel<<<...>>>()` calls that): those are told by their symbols.
+//! libraries, nor to a runtime that was linked into the program, and that is not the function which
+//! the compiler makes for each kernel (`kernel<<<...>>>()` calls it). The latter two are told by
+//! their symbols.
 //! No thread walks a frame outside of these. Of a runtime linked into a library that was loaded
 //! later, or without symbols, the module is the caller.
 
@@ -110,10 +111,10 @@ fn caller(inside: Place, of_runtime: bool, symbol: u64, event: [u64; SLOT_WORDS]
 #[cold]
 #[inline(never)]
 fn push_copy(place: Place, of_runtime: bool, symbol: u64, event: [u64; SLOT_WORDS]) {
-    // launches come in hundreds before the drain thread has learnt the way of the first: those are
-    // no loss that a user could do something about, and the tables call them unattributed
-    let is_launch = symbol != 0;
-    if is_launch && !hostpool::has_room_beside() {
+    // hundreds of launches may come before the drain thread has learnt the way of the first one:
+    // they are stored without a caller, which the tables call unattributed, and not counted as lost
+    let is_kernel = symbol != 0;
+    if is_kernel && !hostpool::has_room_beside() {
         hostpool::push(&[event]);
         return;
     }
@@ -126,7 +127,7 @@ fn push_copy(place: Place, of_runtime: bool, symbol: u64, event: [u64; SLOT_WORD
             }
         }
         None => {
-            losses::add(Loss::CallerDropped, u64::from(!is_launch));
+            losses::add(Loss::CallerDropped, u64::from(!is_kernel));
             hostpool::push(&[event]);
         }
     }

@@ -27,7 +27,7 @@ impl<T, const N: usize> Pool<T, N> {
         self.claim_of(N, fill)
     }
 
-    /// As [`Pool::claim`], one of the first `most`: the others are left to who needs one more.
+    /// As [`Pool::claim`], one of the first `most`: the rest are kept for others.
     pub(super) fn claim_of(&self, most: usize, fill: impl FnOnce(&mut T) -> bool) -> Option<u64> {
         let first = self.next.fetch_add(1, Ordering::Relaxed) as usize;
         let number = (0..most).map(|n| (first + n) % most).find(|n| {

@@ -427,8 +427,8 @@ fn is_of_the_runtime(name: &str) -> bool {
     api("cuda") || api("cu") || hidden.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Is this what the compiler makes of a kernel on the host's side? nvcc and clang give it the name
-/// of the kernel, which is at `kernel`, or one of their own.
+/// Is this the function that nvcc or clang makes for a kernel, to be called on the host? It has the
+/// name of the kernel, which is at `kernel`, or one of the compiler's own.
 fn is_kernels_own(name: &str, kernel: u64) -> bool {
     ["__device_stub__", "cudaLaunchKernel"].iter().any(|part| name.contains(part))
         || read_string(kernel).is_some_and(|kernel| kernel == name.as_bytes())

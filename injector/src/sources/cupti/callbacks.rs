@@ -201,7 +201,7 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         callers::launched(inside, site, symbol);
     }
     if is_launch {
-        // (beside Python machine code that launches is a framework's: `callers::launched`)
+        // (in a process with Python the function that launches is a framework's: it says nothing)
         match site {
             _ if event.b != 0 => hostpool::push(&[event.encode()]),
             0 if python::is_here() => hostpool::push(&[event.encode()]),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// HOT (`changed`: once for each node of a graph that is captured or instantiated), WARM
-// (`captured`), COLD (`prepare`)
-//! From which launch a node of a CUDA graph was captured. A kernel of a graph comes with the
-//! correlation id of the graph's launch, however many lines of the program it goes back to. CUPTI
-//! says of each node that a launch makes in a capture that it is there, within that launch's
-//! callbacks, and of each node of an executable graph which one it was copied from. So the records'
-//! node leads to the launch, which has its own event.
+// HOT (`changed`: once for each node that is captured or instantiated; it faults its memory in),
+// WARM (`captured`), COLD (`prepare`)
+//! From which launch a node of a CUDA graph was captured. The record of a graph's kernel has the
+//! correlation id of the graph's launch, which is one line of the program for all of them. But
+//! CUPTI calls back for each node that a captured launch makes, during that launch, and for each
+//! node of an executable graph, naming the node that it was copied from. So the node in a record
+//! leads to the captured launch, which has an event of its own.
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -16,8 +16,8 @@ use trace::Loss;
 use super::{arbiter, callbacks, session};
 use crate::platform::{losses, memory, thread_block};
 
-/// Nodes that are remembered: 4 MB, of which a program without graphs touches nothing. A set of
-/// graphs for 64 sizes of a batch of 1,000 kernels each is half of it.
+/// Nodes that are remembered: 4 MB, of which a program without graphs touches nothing. Graphs for
+/// 64 batch sizes with 1,000 kernels each take half of it.
 const NODES: usize = 262_144;
 /// Places a node may stand at.
 const WAYS: usize = 8;
@@ -72,7 +72,7 @@ pub(super) unsafe fn changed(id: u32, data: *const std::ffi::c_void) {
     let number = |node| number(&session.cupti, node);
     let launch = match id {
         cbid::resource::GRAPHNODE_CLONED => number(graph.originalNode).map_or(0, |from| nodes.launch(from)),
-        // (what stands there outside of windows is left over)
+        // (outside of windows an old id may stand there)
         _ if callbacks::are_on() => thread_block::with(|block| block.outer.get()),
         _ => 0,
     };
@@ -122,7 +122,7 @@ impl<'a> Nodes<'a> {
     /// (No two threads make or copy the same node.)
     fn put(self, id: u64, launch: u32) {
         let places = self.places(id);
-        // (a load first: who only looks faults no page in)
+        // (a load first: a mere look does not fault a page in)
         let taken = |node: &&Node, was| {
             let is_it = was != TAKEN && node.id.load(Ordering::Relaxed) == was;
             is_it && node.id.compare_exchange(was, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok()
