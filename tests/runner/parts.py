@@ -38,9 +38,11 @@ def rust(part):
 
 
 def style(part):
-    """Format, lints, sizes and names of files."""
+    """Format, lints, links of the documentation, sizes and names of files."""
     part.check("cargo fmt", "cargo", "fmt", "--all", "--check")
     part.check("clippy", "cargo", "clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings")
+    part.check("docs", "cargo", "doc", "--quiet", "--workspace", "--no-deps", "--document-private-items",
+               environment={"RUSTDOCFLAGS": "-D warnings -A rustdoc::private_intra_doc_links"})
     part.counted("check-files", "scripts/check-files")
 
 
@@ -80,12 +82,10 @@ def site(part):
 
 
 def release(part):
-    """Library and command as users get them; the verdict as the library links it; documentation."""
+    """Library and command as users get them; the verdict as the library links it."""
     if part.check("scripts/build", "scripts/build"):
         part.counted("check-library", "scripts/check-library")
     part.check("verdict as the library links it", "cargo", "clippy", "--quiet", "-p", "gapprobe-verdict", "--lib", "--", "-D", "warnings")
-    part.check("docs", "cargo", "doc", "--quiet", "--workspace", "--no-deps", "--document-private-items",
-               environment={"RUSTDOCFLAGS": "-D warnings -A rustdoc::private_intra_doc_links"})
 
 
 def wheel(part):

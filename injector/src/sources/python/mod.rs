@@ -8,7 +8,6 @@
 //!   walked.
 //! * [`walk`]: HOT, at a call: a hash of the stack, and its raw frames with the first sight of it.
 //!   `memo`: what the last walks found out.
-//! * [`launch`]: HOT, a launch with the hash of its stack in one slot of a ring.
 //! * [`sites`]: WARM, on the drain thread: names and lines, by [`code`] and [`lines`], and
 //!   PyTorch's modules among them, by [`modules`].
 //!
