@@ -5,8 +5,8 @@
 use std::collections::HashMap;
 
 use crate::define::{
-    CallerInfo, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, Language, ModuleInfo, NativeStack,
-    TrackInfo, MAX_RECORD,
+    CallerInfo, CapturedLaunch, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, Language,
+    ModuleInfo, NativeStack, TrackInfo, MAX_RECORD,
 };
 use crate::event::{Event, Kind};
 use crate::header::Header;
@@ -67,8 +67,8 @@ impl Builder {
         self.graph_kernel(name, block, registers, 0)
     }
 
-    /// As [`Builder::kernel`], of the node of a graph that the launch with this correlation id was
-    /// captured as.
+    /// As [`Builder::kernel`], of the node of a graph that this launch was captured as
+    /// ([`Builder::captured`]; 0: not known).
     pub fn graph_kernel(&mut self, name: &str, block: u32, registers: u32, captured: u32) -> u32 {
         let name = self.string(name);
         let info = KernelInfo { name, block: [block, 1, 1], registers, captured, ..KernelInfo::default() };
@@ -125,6 +125,13 @@ impl Builder {
     pub fn native(&mut self, info: NativeStack) {
         let id = self.fresh();
         self.define(id, Definition::Native(info));
+    }
+
+    /// Id of launches that were captured alike.
+    pub fn captured(&mut self, launch: CapturedLaunch) -> u32 {
+        let id = self.fresh();
+        self.define(id, Definition::Captured(launch));
+        id
     }
 
     /// Describes a device.

@@ -5,7 +5,7 @@
 //! u16 length of the whole record, a multiple of 4 | u8 tag | u8 0 | u32 id | payload
 //! tag 1 string     u32 byte length, UTF-8 bytes (any other byte is replaced when read)
 //! tag 2 kernel     u32 name (string id), u32 block x, y, z, u32 registers/thread, u32 static, u32 dynamic
-//!                  shared bytes, u32 correlation id of the launch captured as this graph node (from 1.6 on)
+//!                  shared bytes, u32 id of what was captured as this graph node (from 1.6 on)
 //! tag 3 track      u32 class (0 stream, 1 thread), u32 device, u32 context, u32 stream or tid, u32 name (string id, 0 none)
 //! tag 4 device     u32 multiprocessors, u32 compute major, u32 minor, u32 name (string id), u64 memory bytes
 //! tag 5 attribute  u32 key (string id), u32 value (string id)
@@ -15,6 +15,7 @@
 //! tag 9 caller     u32 module (its id), u32 1: the function is not known, u64 return address less the load base
 //! tag 10 in module u32 path (0: the outermost module), u32 class (string ids); the id is a stack's
 //! tag 11 native    u32 Python stack, u32 node type, u32 kernel (string ids), u32 stack of callers
+//! tag 12 captured  u32 stack, u32 node type (string id), u32 stack where its evaluation began, u32 stack that made it
 //! ```
 //! String id 0 is "no string". A later definition of the same id replaces the earlier one.
 
@@ -34,8 +35,7 @@ pub struct KernelInfo {
     pub static_shared: u32,
     /// Dynamic shared memory a block, bytes.
     pub dynamic_shared: u32,
-    /// A node of a CUDA graph: CUPTI's correlation id of the launch that was captured; 0: not
-    /// known, or no node.
+    /// A node of a CUDA graph: id of the [`CapturedLaunch`]; 0: not known, or no node.
     pub captured: u32,
 }
 
@@ -156,6 +156,21 @@ pub struct NativeStack {
     pub native: u32,
 }
 
+/// Launches that were captured as nodes of CUDA graphs, as far as they are alike. Their kernels run
+/// for as long as the program plays the graph, when the events of the capture may be gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct CapturedLaunch {
+    /// Stack of the launch; 0: not known.
+    pub stack: u32,
+    /// Mangled name of the type of the node of PyTorch's that was evaluated, a string id; 0: none
+    /// was.
+    pub node: u32,
+    /// The stack in which its evaluation began; 0: not known, or none.
+    pub evaluated: u32,
+    /// The stack of the forward pass that made it; 0: not known.
+    pub made: u32,
+}
+
 /// Whose events a track holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum TrackInfo {
@@ -217,6 +232,8 @@ pub enum Definition<'a> {
     InModule(InModule),
     /// Tag 11.
     Native(NativeStack),
+    /// Tag 12.
+    Captured(CapturedLaunch),
 }
 
 /// Longest encoded record.
@@ -302,6 +319,12 @@ impl Definition<'_> {
                 }
                 11
             }
+            Definition::Captured(c) => {
+                for v in [c.stack, c.node, c.evaluated, c.made] {
+                    w.u32(v)?;
+                }
+                12
+            }
         };
         let end = w.at.next_multiple_of(4);
         while w.at < end {
@@ -380,6 +403,12 @@ impl Definition<'_> {
                 node: u32_at(body, 4)?,
                 kernel: u32_at(body, 8)?,
                 native: u32_at(body, 12)?,
+            }),
+            12 => Definition::Captured(CapturedLaunch {
+                stack: u32_at(body, 0)?,
+                node: u32_at(body, 4)?,
+                evaluated: u32_at(body, 8)?,
+                made: u32_at(body, 12)?,
             }),
             _ => return Some((id, None, length)),
         };
@@ -460,6 +489,7 @@ mod tests {
             Definition::Caller(CallerInfo { module: 3, module_only: true, offset: 1 << 33 }),
             Definition::InModule(InModule { path: 5, class: 6 }),
             Definition::Native(NativeStack { outer: 1, node: 2, kernel: 3, native: 4 }),
+            Definition::Captured(CapturedLaunch { stack: 1, node: 2, evaluated: 3, made: 4 }),
         ];
         let mut buffer = [0; MAX_RECORD];
         for d in all {

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 
 use crate::define::{
-    u32_at, CallerInfo, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, Language, ModuleInfo,
-    NativeStack, TrackInfo, MAX_FRAMES,
+    u32_at, CallerInfo, CapturedLaunch, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, Language,
+    ModuleInfo, NativeStack, TrackInfo, MAX_FRAMES,
 };
 
 /// All definitions of a recording, by id.
@@ -22,6 +22,7 @@ pub struct Definitions {
     callers: HashMap<u32, CallerInfo>,
     in_modules: HashMap<u32, InModule>,
     natives: Vec<NativeStack>,
+    captured: HashMap<u32, CapturedLaunch>,
 }
 
 impl Definitions {
@@ -61,6 +62,9 @@ impl Definitions {
                 self.in_modules.insert(id, m);
             }
             Definition::Native(n) => self.natives.push(n),
+            Definition::Captured(c) => {
+                self.captured.insert(id, c);
+            }
         }
     }
 
@@ -118,6 +122,11 @@ impl Definitions {
     /// By which machine code lines come to what they put on the GPU.
     pub fn natives(&self) -> &[NativeStack] {
         &self.natives
+    }
+
+    /// The launches that were captured as nodes of CUDA graphs, by id.
+    pub fn captured_launches(&self) -> impl Iterator<Item = (u32, &CapturedLaunch)> {
+        self.captured.iter().map(|(id, launch)| (*id, launch))
     }
 
     /// The frame with this id.

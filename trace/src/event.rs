@@ -26,6 +26,10 @@ pub const COPY_ASYNC: u8 = 1 << 1;
 /// Flag of calls: seen through an activity record, not a callback (no exact blocking semantics, no
 /// call site).
 pub const FROM_RECORD: u8 = 1 << 2;
+/// Flag of calls: a launch that was captured as a node of a CUDA graph.
+pub const CAPTURED: u8 = 1 << 0;
+/// Flag of such launches: made while a node of PyTorch's autograd graph was evaluated.
+pub const IN_NODE: u8 = 1 << 1;
 /// Flag of ranges and steps: closed by the end of the recording, not by the program.
 pub const OPEN_ENDED: u8 = 1 << 3;
 

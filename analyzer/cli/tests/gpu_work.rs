@@ -287,8 +287,8 @@ fn a_kernel_of_torch_compile_is_of_what_inductor_says() {
     let mut run = verdict::load(bytes.as_slice()).unwrap();
     verdict::symbols::name(&mut run, None);
     std::fs::remove_file(&code).unwrap();
-    let (thread, call) = run.call(0).unwrap();
-    let operator = run.operator(thread, call, &run.devices[0].streams[0].ops[0]);
+    let op = &run.devices[0].streams[0].ops[0];
+    let operator = run.operator(&run.origin(op).unwrap(), op);
     assert_eq!(operator, Some(Operator { name: "aten::add+aten::relu", nodes: "h, out" }));
     let mut trace = String::new();
     flate2::read::GzDecoder::new(written(&run).as_slice()).read_to_string(&mut trace).unwrap();

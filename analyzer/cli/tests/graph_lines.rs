@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: the kernels of a CUDA graph are of the lines whose launches were captured, not of the
-//! one that launches the graph; and the same once the recording has been written as a trace and
-//! read again. Where the capture is not known, or its id was another launch's, they are of the line
-//! that launches the graph. To all else a kernel is the same in a graph and outside of it.
+//! one that launches the graph, also where the recording does not go back to the capture; of a
+//! backward pass of the line of its forward; and the same once the recording has been written as a
+//! trace and read again. Where the capture is not known, they are of the line that launches the
+//! graph. To all else a kernel is the same in a graph and outside of it.
 
 use cli::tables::{self, Format, NameStyle, Source};
 use trace::build::Builder;
 use trace::call::{pack, Class, RUNTIME};
+use trace::define::CapturedLaunch;
 use trace::event::GRAPH_NODE;
 use trace::{Event, Kind};
 use verdict::output::chrome::{self, ChromeOptions};
@@ -19,34 +21,26 @@ fn recording() -> Vec<u8> {
     b.on_recorder(Event::clock_pair(1, 1));
     b.device(0, "GPU", 132);
     let line = |b: &mut Builder, line| b.stack(&[("step", "/job/net.py", line)]);
-    let [up, down, eager, play] = [12, 13, 14, 40].map(|n| line(&mut b, n));
-    let mut calls = Vec::new();
-    let mut call = |tid, at, class: Class, correlation, site| {
-        let cbid = if class == Class::Launch { 211 } else { 311 };
+    let [up, down, play] = [12, 13, 40].map(|n| line(&mut b, n));
+    for (correlation, at) in PLAYED.into_iter().zip([300_000, 400_000]) {
         let call = Event::new(Kind::Call, at, at + 4_000);
-        calls.push((tid, Event { a: pack(RUNTIME, cbid), x: class as u8, correlation, c: site, ..call }));
-    };
-    // captured on another thread than the graph is played from; before and after the capture other
-    // captured launches had the id 7, too
-    call(5, 100_000, Class::Launch, 7, eager);
-    call(5, 200_000, Class::Launch, 7, up);
-    call(5, 210_000, Class::Launch, 8, down);
-    call(5, 220_000, Class::Launch, 9, eager);
-    call(6, 300_000, Class::GraphLaunch, PLAYED[0], play);
-    call(6, 400_000, Class::GraphLaunch, PLAYED[1], play);
-    call(5, 500_000, Class::Launch, 7, eager);
-    for (tid, call) in calls {
-        b.on_thread(tid, call);
+        let (a, x) = (pack(RUNTIME, 311), Class::GraphLaunch as u8);
+        b.on_thread(6, Event { a, x, correlation, c: play, ..call });
     }
+    let node = b.string("N5torch8autograd9generated14AddmmBackward0E");
+    let of = |stack, node, made| CapturedLaunch { stack, node, evaluated: 0, made };
+    // a second capture of the line, and a backward pass on a thread without Python
+    let [first, second, again, backward] =
+        [of(up, 0, 0), of(down, 0, 0), of(down, 0, 0), of(0, node, down)].map(|launch| b.captured(launch));
     let mut run = |captured, correlation, at, graph| {
         let kernel = b.graph_kernel("_Z4gemmPf", 256, 64, captured);
         let ran = Event::new(Kind::Kernel, at, at + 10_000);
         let flags = if graph > 0 { GRAPH_NODE } else { 0 };
         b.on_stream(0, 1, 7, Event { a: kernel, b: 1, c: graph, correlation, flags, ..ran });
     };
-    run(0, 9, 230_000, 0); // so nothing was captured in that launch
+    run(0, 9, 230_000, 0);
     for (correlation, at) in PLAYED.into_iter().zip([310_000, 410_000]) {
-        for (n, captured) in (0..).zip([7, 8, 8, 9, 0, 55]) {
+        for (n, captured) in (0..).zip([first, second, again, backward, 0, 55]) {
             run(captured, correlation, at + n * 11_000, 4);
         }
     }
@@ -62,10 +56,10 @@ fn said(source: &Source<'_>, name: &str) -> String {
 }
 
 const EXPECTED: &str = "\
-60000,0,6,net.py:40 in step
-40000,0,4,net.py:13 in step
+60000,20000,6,net.py:13 in step
+40000,0,4,net.py:40 in step
 20000,0,2,net.py:12 in step
-10000,0,1,net.py:14 in step
+10000,0,1,unattributed
 ";
 
 #[test]
@@ -87,9 +81,10 @@ fn kernels_of_a_graph_are_of_the_captured_lines() {
     cli::export::gpu_folded(&run, &verdict::analyze(&run), &mut stacks).unwrap();
     let expected = "\
 GPU 0;step (net.py:12);gemm 20
+GPU 0;step (net.py:13);AddmmBackward0;gemm 20
 GPU 0;step (net.py:13);gemm 40
-GPU 0;step (net.py:14);gemm 10
-GPU 0;step (net.py:40);gemm 60
+GPU 0;step (net.py:40);gemm 40
+GPU 0;unattributed;gemm 10
 ";
     assert_eq!(String::from_utf8(stacks).unwrap(), expected);
 

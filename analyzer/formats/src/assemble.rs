@@ -184,7 +184,7 @@ impl Assembly {
         let ForeignOp { span, correlation, a, b, graph, kind } = op;
         let flags = if graph != 0 && kind != Kind::GraphTrace { GRAPH_NODE } else { 0 };
         let Span { start, end } = span;
-        s.ops.push(Op { start, end, correlation, a, b, graph, call: NONE, captured: NONE, kind, flags });
+        s.ops.push(Op { start, end, correlation, a, b, graph, call: NONE, captured: 0, kind, flags });
         self.run.events += 1;
     }
 

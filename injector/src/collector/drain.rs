@@ -31,6 +31,7 @@ use crate::platform::{clock, lifecycle, losses};
 use crate::recording::writer;
 use crate::sampler;
 use crate::sources::callers::Callers;
+use crate::sources::captured_launches::CapturedLaunches;
 use crate::sources::cupti::stolen_buffers::{Buffers, Unanswered};
 use crate::sources::cupti::warm_up::Front;
 use crate::sources::cupti::{arbiter, buffers, decode, flushing, session, streams, walk};
@@ -65,6 +66,7 @@ pub(crate) struct Recorder {
     sites: Sites,
     nodes: Nodes,
     callers: Callers,
+    captured: CapturedLaunches,
     sites_said: bool,
     capture: Capture,
     pub(crate) windows: Windows,
@@ -124,6 +126,7 @@ impl Recorder {
             sites: Sites::default(),
             nodes: Nodes::default(),
             callers,
+            captured: CapturedLaunches::default(),
             sites_said: false,
             capture,
             windows,
@@ -169,7 +172,7 @@ impl Recorder {
         let (store, marks, capture, decoder) =
             (&mut self.store, &mut self.marks, &mut self.capture, &mut self.decoder);
         let (unanswered, sites, callers) = (&mut self.unanswered, &mut self.sites, &mut self.callers);
-        let nodes = &mut self.nodes;
+        let (nodes, launches) = (&mut self.nodes, &mut self.captured);
         sites.begin_round(now);
         callers.begin_round();
         let mut calls = 0;
@@ -177,7 +180,7 @@ impl Recorder {
         let most = hostpool::drain(|tid, words| {
             let words = callers.launch(sites.launch(words, store), store);
             if sites.take(words, store)
-                || nodes.take(tid, words, sites, store, capture)
+                || nodes.take(tid, words, sites, store, (capture, launches))
                 || callers.take(words, store, |site, store| sites.used(site, store))
                 || marks.take(tid, words, store, capture)
             {
@@ -189,6 +192,7 @@ impl Recorder {
                 }
                 event.c = sites.of_the_call().max(callers.of_the_call()); // one of them, or neither
                 calls += 1;
+                launches.launched(tid, &event);
                 unanswered.call(&event);
                 decoder.host_event(tid, event, store, capture);
             }
@@ -208,7 +212,11 @@ impl Recorder {
                 if arbiter::is_finalized() {
                     losses::add(Loss::BufferNotReturned, 1); // (CUPTI would be asked for each record)
                 } else if !buffers::is_bare() {
-                    decoder.buffer(&session.cupti, &buffer, &mut decode::Sink { store, capture, now });
+                    decoder.buffer(
+                        &session.cupti,
+                        &buffer,
+                        &mut decode::Sink { store, capture, launches, now },
+                    );
                     for (time, on) in std::mem::take(&mut decoder.profiler_calls) {
                         capture.switch(on, time, store);
                     }
@@ -220,7 +228,12 @@ impl Recorder {
             self.last_stuck = now;
             if let Some(session) = session::get() {
                 for stuck in buffers::stuck(now.saturating_sub(STUCK_AFTER)) {
-                    let mut sink = decode::Sink { store: &mut self.store, capture: &self.capture, now };
+                    let mut sink = decode::Sink {
+                        store: &mut self.store,
+                        capture: &self.capture,
+                        launches: &mut self.captured,
+                        now,
+                    };
                     self.decoder.front_of(&session.cupti, &stuck, &mut sink);
                 }
             }
@@ -313,7 +326,12 @@ impl Recorder {
             // the time for flushing is over: what is complete is read where it lies, the rest is
             // lost and said to be
             for stuck in buffers::stuck(u64::MAX) {
-                let mut sink = decode::Sink { store: &mut self.store, capture: &self.capture, now };
+                let mut sink = decode::Sink {
+                    store: &mut self.store,
+                    capture: &self.capture,
+                    launches: &mut self.captured,
+                    now,
+                };
                 let pending = self.decoder.front_of(&session.cupti, &stuck, &mut sink);
                 losses::add(Loss::BufferNotReturned, u64::from(pending));
             }

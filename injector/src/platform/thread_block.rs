@@ -25,6 +25,9 @@ pub(crate) struct ThreadBlock {
     pub(crate) in_sync: Cell<bool>,
     /// Number of its slot, from 1 on; 0: it has not launched (see `duty_cycle::thread_slots`).
     pub(crate) slot: Cell<u8>,
+    /// A node of a CUDA graph was captured in the API call that it is in (see
+    /// `sources::cupti::graph_nodes`).
+    pub(crate) captured: Cell<bool>,
     /// Launches before it came to the safepoint for the first time.
     pub(crate) unhooked: Cell<u64>,
     /// The table of functions of the node of PyTorch's that it evaluates; 0: none (see `torch`).
@@ -67,7 +70,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
 #[cfg(not(target_arch = "x86_64"))]
 std::thread_local! {
     static BLOCK: ThreadBlock =
-        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), in_sync: Cell::new(false), slot: Cell::new(0), unhooked: Cell::new(0), node: Cell::new(0) } };
+        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), in_sync: Cell::new(false), slot: Cell::new(0), captured: Cell::new(false), unhooked: Cell::new(0), node: Cell::new(0) } };
 }
 
 /// Runs `f` on the calling thread's block.

@@ -5,6 +5,7 @@
 
 pub(crate) mod above;
 pub(crate) mod callers;
+pub(crate) mod captured_launches;
 pub(crate) mod cupti;
 pub(crate) mod hostpool;
 mod launch;

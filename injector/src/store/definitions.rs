@@ -6,7 +6,8 @@
 use std::collections::HashMap;
 
 use trace::define::{
-    CallerInfo, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, ModuleInfo, NativeStack,
+    CallerInfo, CapturedLaunch, Definition, DeviceInfo, FrameInfo, InModule, KernelInfo, ModuleInfo,
+    NativeStack,
 };
 
 use super::Store;
@@ -21,10 +22,9 @@ pub(crate) struct Dictionary {
     modules: HashMap<ModuleInfo, u32>,
     callers: HashMap<CallerInfo, u32>,
     natives: HashMap<NativeStack, u32>,
+    captured: HashMap<CapturedLaunch, u32>,
     bytes: usize,
     site_bytes: usize,
-    /// Kernels of graphs whose captured launch is known, as many as were defined.
-    captured: usize,
     last_id: u32,
 }
 
@@ -35,10 +35,6 @@ const MOST_BYTES: usize = 12 << 20;
 /// What call sites may take of it: programs that make code as they run must not cost kernels their
 /// names.
 const MOST_SITE_BYTES: usize = MOST_BYTES / 3;
-
-/// Nodes of graphs that get a definition of their own (96 bytes each, a quarter of [`MOST_BYTES`]):
-/// a program that captures again and again must not cost kernels their names.
-const MOST_CAPTURED: usize = 32_768;
 
 impl Dictionary {
     /// A new id; 0 is never given out.
@@ -78,17 +74,13 @@ impl Store {
     }
 
     /// Id of a kernel with its launch configuration; 0 where there is no room.
-    pub(crate) fn kernel(&mut self, mut info: KernelInfo) -> u32 {
-        if info.captured != 0 && !self.dictionary.kernels.contains_key(&info) {
-            if self.dictionary.captured < MOST_CAPTURED {
-                self.dictionary.captured += 1;
-            } else {
-                crate::platform::losses::add(trace::Loss::CallerDropped, 1);
-                info.captured = 0;
-            }
-        }
+    pub(crate) fn kernel(&mut self, info: KernelInfo) -> u32 {
         if let Some(&id) = self.dictionary.kernels.get(&info) {
             return id;
+        }
+        if info.captured != 0 && !self.has_room_for_sites() {
+            crate::platform::losses::add(trace::Loss::CallerDropped, 1);
+            return self.kernel(KernelInfo { captured: 0, ..info });
         }
         if !self.dictionary.has_room() {
             crate::platform::losses::add(trace::Loss::DefinitionsFull, 1);
@@ -97,6 +89,7 @@ impl Store {
         let id = self.dictionary.fresh_id();
         self.define(id, Definition::Kernel(info));
         self.dictionary.bytes += 96;
+        self.dictionary.site_bytes += if info.captured == 0 { 0 } else { 96 };
         self.dictionary.kernels.insert(info, id);
         id
     }
@@ -153,6 +146,16 @@ impl Store {
         }
         let id = self.site_definition(Definition::Native(info))?;
         self.dictionary.natives.insert(info, id);
+        Some(id)
+    }
+
+    /// Id of launches that were captured alike; `None` where there is no room.
+    pub(crate) fn captured(&mut self, info: CapturedLaunch) -> Option<u32> {
+        if let Some(&id) = self.dictionary.captured.get(&info) {
+            return Some(id);
+        }
+        let id = self.site_definition(Definition::Captured(info))?;
+        self.dictionary.captured.insert(info, id);
         Some(id)
     }
 

@@ -30,7 +30,19 @@ const FLOORS: [(&str, &[&str]); 6] = [
     ),
     (
         "injector sources",
-        &["torch", "cupti", "marks", "callers", "python", "launch", "hostpool", "memo", "seen", "above"],
+        &[
+            "torch",
+            "cupti",
+            "marks",
+            "callers",
+            "python",
+            "captured_launches",
+            "launch",
+            "hostpool",
+            "memo",
+            "seen",
+            "above",
+        ],
     ),
     ("analyzer/spool", &["retention", "leftovers", "fresh", "writer_lock", "liveness", "procfs", "elf"]),
     (

@@ -4,12 +4,14 @@
 //! driver (victims/modules.py, victims/libgemm.c), says itself which module each is of, by
 //! `named_modules()`; every kernel of the recording is held against that. Both passes have the line
 //! of the forward, but where the program has written the backward itself. A step that was captured
-//! in a CUDA graph is told in the same way by each kernel of the graph.
+//! in a CUDA graph is told in the same way by each kernel of the graph, when the recording does not
+//! go back to the capture.
 
 use std::collections::BTreeMap;
 
 use gapprobe_scenarios::built::{built, root};
 use gapprobe_scenarios::{pythons, Victim};
+use trace::call::Class;
 use trace::{Kind, Loss};
 use verdict::run::autograd::type_name;
 use verdict::sites::Sites;
@@ -20,6 +22,8 @@ const STEPS: usize = 60;
 const FIRST: usize = 20;
 /// How often the graph is played: as many times as each of the four models has steps.
 const PLAYED: usize = STEPS / 4;
+/// Events of that end of the recording in which it is only played: about half of it.
+const NEWEST: u64 = 300;
 /// The kernel of the checkpoint's layer.
 const AGAIN: &str = "gemm_8_20_60";
 const SOURCE: &str = "tests/scenarios/victims/modules.py";
@@ -42,7 +46,8 @@ struct Ran {
     operators: BTreeMap<(String, bool), BTreeMap<Option<String>, usize>>,
 }
 
-/// Runs the model; of the kernels of graphs, or of the others.
+/// Runs the model; of the kernels of graphs, as they are in the newest part of a recording, or of
+/// the others.
 fn run(more: &[&str], of_graphs: bool) -> Option<Ran> {
     let python = pythons::with_torch("whose a kernel is")?;
     let library = built().victims.join("13.0/libgemm.so");
@@ -55,15 +60,20 @@ fn run(more: &[&str], of_graphs: bool) -> Option<Ran> {
     for loss in [Loss::SiteDropped, Loss::FrameUnreadable, Loss::HostRingFull] {
         assert_eq!(recorded.loss(loss), 0, "{loss:?}");
     }
-    let mut loaded =
-        verdict::load(&*std::fs::read(&run.recordings()[0]).expect("a recording")).expect("a recording");
+    let bytes = std::fs::read(&run.recordings()[0]).expect("a recording");
+    let most = if of_graphs { NEWEST } else { u64::MAX };
+    let mut loaded = verdict::load_newest(&*bytes, most).expect("a recording");
+    if of_graphs {
+        let calls = loaded.threads.iter().flat_map(|t| &t.calls);
+        assert_eq!(calls.filter(|c| c.class == Some(Class::Launch)).count(), 0, "the capture is gone");
+    }
     verdict::symbols::name(&mut loaded, None);
     let mut ran = Ran { truth, whose: BTreeMap::new(), operators: BTreeMap::new() };
     let mut sites = Sites::new(&loaded);
     let ops = loaded.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
     for op in ops.filter(|op| op.kind == Kind::Kernel && op.is_graph_node() == of_graphs) {
-        let (thread, call) = loaded.origin(op).expect("its launch");
-        let work = loaded.work(thread, call);
+        let origin = loaded.origin(op).expect("its launch");
+        let work = origin.work;
         if let Some(node) = work.node {
             let of_type = loaded.definitions.string(node).map(type_name);
             assert!(of_type.is_some_and(|t| t.contains("Backward") || t == "PyNode"), "{of_type:?}");
@@ -75,7 +85,7 @@ fn run(more: &[&str], of_graphs: bool) -> Option<Ran> {
         let site = sites.of(work.stack).and_then(|site| sites.get(site));
         let whose = (path, class, site.map_or(0, |s| s.line));
         let key = (loaded.definitions.kernel_name(op.a).to_owned(), work.node.is_some());
-        let operator = loaded.operator(thread, call, op).map(|o| o.name.to_owned());
+        let operator = loaded.operator(&origin, op).map(|o| o.name.to_owned());
         *ran.operators.entry(key.clone()).or_default().entry(operator).or_default() += 1;
         *ran.whose.entry(key).or_default().entry(whose).or_default() += 1;
     }
@@ -143,7 +153,7 @@ fn each_kernel_of_a_graph_is_of_the_line_that_was_captured() {
             let of = seen.get(&((*kernel).clone(), is_backward));
             let of = of.unwrap_or_else(|| panic!("{kernel}, backward {is_backward}: {seen:#?}"));
             assert_eq!(of.keys().collect::<Vec<_>>(), [whose], "{kernel}, backward {is_backward}");
-            assert_eq!(of[whose] % PLAYED, 0, "{kernel}, backward {is_backward}: {of:?}");
+            assert!(of[whose] >= PLAYED / 3, "{kernel}, backward {is_backward}: {of:?}");
         }
     }
     assert_eq!(seen.len(), 2 * expected.len(), "no other kernels: {seen:#?}");

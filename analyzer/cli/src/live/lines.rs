@@ -70,7 +70,7 @@ fn unnamed_share(run: &Run) -> f64 {
     let (mut unnamed, mut all) = (0u64, 0u64);
     for op in run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
         let ns = op.span().clip(within).ns();
-        let stack = run.origin(op).map_or(0, |(thread, call)| run.work(thread, call).stack);
+        let stack = run.origin(op).map_or(0, |origin| origin.work.stack);
         let caller = run.definitions.stack(stack).next().filter(|f| f.language == Language::Caller);
         let is_unnamed = caller.is_some_and(|f| f.function == 0);
         unnamed = unnamed.saturating_add(if is_unnamed { ns } else { 0 });

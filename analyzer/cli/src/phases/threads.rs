@@ -55,7 +55,7 @@ fn has_nodes(run: &Run, thread: &Thread) -> bool {
 fn is_waited_for(run: &Run, index: usize, launches: &[Launch]) -> bool {
     let Some(thread) = run.threads.get(index) else { return false };
     let python = thread.samples.iter().any(|s| s.stack != 0 || s.bits & HOLDS_GIL != 0)
-        || thread.calls.iter().any(|c| run.python_stack(c) != 0);
+        || thread.calls.iter().any(|c| run.python_stack(c.site) != 0);
     if python || thread.samples.is_empty() {
         return false;
     }

@@ -3,8 +3,8 @@
 //! call; the frames it was made from (in a backward pass of PyTorch's those of the forward pass it
 //! belongs to), their module, then the type of the autograd node; the operators around it, or where
 //! no range tells them the outermost one (`Run::operator`); kernel or copy. What was launched
-//! without any of them stands under its thread's name. A kernel of a CUDA graph stands where the
-//! launch does that was captured.
+//! without any of them stands under its thread's name. Of a kernel of a CUDA graph the ranges are
+//! those around the graph's launch, all else is of the launch that was captured.
 
 use std::cmp::Reverse;
 use std::iter::Peekable;
@@ -14,8 +14,8 @@ use foldhash::{HashMap, HashMapExt};
 use trace::define::InModule;
 use trace::{FrameInfo, Kind};
 use verdict::analysis::idle_stacks::{frame_name, without_number};
-use verdict::run::autograd::{type_name, Work};
-use verdict::run::{Call, Op, Range, RangeKind, Run, Thread, NONE};
+use verdict::run::autograd::{type_name, Origin, Work};
+use verdict::run::{Call, Op, Range, RangeKind, Run, Thread};
 use verdict::text::kernel_name::demangled;
 use verdict::timeline::Observed;
 
@@ -43,28 +43,32 @@ pub(crate) struct GpuStack<'a> {
 pub(crate) fn gpu_stacks(source: &Source<'_>, counts: &Observed, mut visit: impl FnMut(GpuStack<'_>)) {
     let run = source.run;
     let mut stacks = Stacks::new(source);
-    let mut captured: HashMap<u32, Vec<(usize, &Op)>> = HashMap::new();
-    for (device, op) in source.ops().filter(|(_, op)| op.captured != NONE) {
-        captured.entry(op.captured).or_default().push((device, op));
-    }
     for (index, thread) in run.threads.iter().enumerate() {
         let mut open = Open::new(thread);
         for (i, call) in thread.calls.iter().enumerate() {
-            let mut launcher = None;
-            let flat = run.flat(index, i);
-            let launched = source.launched(flat).filter(|(_, op)| op.captured == NONE);
-            for (device, op) in launched.chain(captured.remove(&flat).unwrap_or_default()) {
-                let ns = counts.measure(op.span());
+            let mut last: Option<(u32, Launcher)> = None;
+            for (device, op) in source.launched(run.flat(index, i)) {
+                let (ns, Some(origin)) = (counts.measure(op.span()), run.origin(op)) else { continue };
                 if ns > 0 {
-                    let launcher = launcher.get_or_insert_with(|| stacks.launcher(index, call, &mut open));
-                    stacks.add(device, launcher, (index, call), op, ns);
+                    let known = last.take().filter(|(captured, _)| *captured == op.captured);
+                    let (captured, launcher) =
+                        known.unwrap_or_else(|| (op.captured, stacks.launcher(&origin, open.at(call))));
+                    stacks.add(device, &launcher, &origin, op, ns);
+                    last = Some((captured, launcher));
                 }
             }
         }
     }
     let nobody = stacks.nobody();
-    for (device, op) in source.ops().filter(|(_, op)| run.origin(op).is_none()) {
-        stacks.sum((device, nobody, op), counts.measure(op.span()));
+    for (device, op) in source.ops().filter(|(_, op)| run.call(op.call).is_none()) {
+        let ns = counts.measure(op.span());
+        match run.origin(op) {
+            Some(origin) => {
+                let launcher = stacks.launcher(&origin, &[]);
+                stacks.add(device, &launcher, &origin, op, ns);
+            }
+            None => stacks.sum((device, nobody, op), ns),
+        }
     }
     stacks.sums.iter().filter(|(_, ns)| **ns > 0).for_each(|(&key, &ns)| {
         if let Some(stack) = stacks.stack(key, ns) {
@@ -155,10 +159,10 @@ impl<'s, 'a> Stacks<'s, 'a> {
         self.of_stack.insert(stack, numbers);
     }
 
-    fn launcher(&mut self, thread: usize, call: &Call, open: &mut Open<'_>) -> Launcher {
+    /// `around`: the ranges around its call, outermost first.
+    fn launcher(&mut self, origin: &Origin, around: &[&Range]) -> Launcher {
         let run = self.source.run;
-        let Work { stack, node } = run.work(thread, call);
-        let around = open.at(call);
+        let Work { stack, node } = origin.work;
         let named = |kind: RangeKind| around.iter().filter(move |r| r.kind == kind).map(|r| r.name);
         let mut frames: Vec<u32> = named(RangeKind::User).map(|name| self.range(name)).collect();
         match stack {
@@ -176,24 +180,23 @@ impl<'s, 'a> Stacks<'s, 'a> {
     }
 
     /// Number of the outermost operator's text, where it is known.
-    fn operator(&mut self, (thread, call): (usize, &Call), op: &Op) -> Option<u32> {
+    fn operator(&mut self, origin: &Origin, op: &Op) -> Option<u32> {
         let run = self.source.run;
-        let key =
-            (call.site, run.work(thread, call).node.unwrap_or(0), (op.kind == Kind::Kernel).then_some(op.a));
+        let key = (origin.site, origin.work.node.unwrap_or(0), (op.kind == Kind::Kernel).then_some(op.a));
         let is_by_time = run.operators.are_by_time();
         if let Some(&known) = self.of_operator.get(&key).filter(|_| !is_by_time) {
             return known;
         }
-        let number = run.operator(thread, call, op).map(|o| self.number(o.name));
+        let number = run.operator(origin, op).map(|o| self.number(o.name));
         self.of_operator.insert(key, number);
         number
     }
 
-    fn add(&mut self, device: usize, launcher: &Launcher, by: (usize, &Call), op: &Op, ns: u64) {
-        let operator = if launcher.has_operator { None } else { self.operator(by, op) };
+    fn add(&mut self, device: usize, launcher: &Launcher, origin: &Origin, op: &Op, ns: u64) {
+        let operator = if launcher.has_operator { None } else { self.operator(origin, op) };
         let number = match (operator, launcher.frames.as_slice()) {
             (None, []) => {
-                let thread = self.source.run.threads.get(by.0);
+                let thread = origin.launched.and_then(|(thread, _)| self.source.run.threads.get(thread));
                 let name = self.source.string(thread.map_or(0, |t| t.name));
                 let unnamed = || format!("thread {}", thread.map_or(0, |t| t.tid));
                 let text = if name.is_empty() { unnamed() } else { name.to_owned() };

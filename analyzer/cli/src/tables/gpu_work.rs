@@ -15,8 +15,8 @@ use std::hash::Hash;
 use foldhash::{HashMap, HashMapExt};
 use trace::define::InModule;
 use trace::{Definitions, FrameInfo};
-use verdict::run::autograd::{type_name, Work};
-use verdict::run::{Call, Op, Span};
+use verdict::run::autograd::{type_name, Origin};
+use verdict::run::{Op, Span};
 use verdict::sites::{Site, Sites};
 
 use super::groups::by_total;
@@ -38,7 +38,7 @@ pub(super) static BY_LINE: Report = Report {
     rows: |source| {
         let mut sites = Sites::new(source.run);
         let shown = |sites: &Sites<'_>, site| row![sites.get(site).map(Site::to_string).as_deref()];
-        rows(source, 1, &mut sites, |sites, done| sites.of(done.work.stack), shown)
+        rows(source, 1, &mut sites, |sites, done| sites.of(done.origin.work.stack), shown)
     },
     each: None,
 };
@@ -61,9 +61,12 @@ pub(super) static BY_MODULE: Report = Report {
     ],
     rows: |source| {
         let mut definitions = &source.run.definitions;
-        let module = |d: &mut &Definitions, Done { work, .. }: Done<'_>| match d.in_module(work.stack) {
-            None if work.stack == 0 || calls_modules(d, work.stack) => None,
-            found => Some(found), // (none: it has a line, and that is in no module)
+        let module = |d: &mut &Definitions, done: Done<'_>| {
+            let stack = done.origin.work.stack;
+            match d.in_module(stack) {
+                None if stack == 0 || calls_modules(d, stack) => None,
+                found => Some(found), // (none: it has a line, and that is in no module)
+            }
         };
         let shown = |d: &&Definitions, module: Option<InModule>| match module {
             Some(m) => row![d.string(m.path).unwrap_or(OUTERMOST), d.string(m.class)],
@@ -84,7 +87,7 @@ pub(super) static BY_OPERATOR: Report = Report {
     columns: &[TIME, TOTAL, BACKWARD, INSTANCES, text("Operator", "operator"), FROM],
     rows: |source| {
         let run = source.run;
-        let operator = |(): &mut (), d: Done<'_>| run.operator(d.thread, d.call, d.op).map(|o| o.name);
+        let operator = |(): &mut (), d: Done<'_>| run.operator(d.origin, d.op).map(|o| o.name);
         rows(source, 1, &mut (), operator, |(), name| row![name])
     },
     each: None,
@@ -117,13 +120,11 @@ enum Owner<K> {
     Nobody,
 }
 
-/// An operation of the GPU's and the call that launched it.
+/// An operation of the GPU's and what it goes back to.
 #[derive(Clone, Copy)]
 struct Done<'a> {
-    thread: usize,
-    call: &'a Call,
     op: &'a Op,
-    work: Work,
+    origin: &'a Origin,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -151,8 +152,9 @@ pub(crate) fn gpu_time_by_line(source: &Source<'_>, within: Span) -> Vec<LineTim
     let mut modules: HashMap<(u32, InModule), u128> = HashMap::new();
     let mut sites = Sites::new(source.run);
     let sums = sums(source, within, &mut (&mut sites, &mut modules), |(sites, modules), done| {
-        let site = sites.of(done.work.stack)?;
-        if let Some(module) = definitions.in_module(done.work.stack) {
+        let stack = done.origin.work.stack;
+        let site = sites.of(stack)?;
+        if let Some(module) = definitions.in_module(stack) {
             *modules.entry((site, module)).or_default() += u128::from(done.op.span().clip(within).ns());
         }
         Some(site)
@@ -189,11 +191,11 @@ fn sums<S, K: Copy + Eq + Hash>(
     let mut sums: HashMap<Owner<K>, Sum> = HashMap::new();
     for (_, op) in source.ops() {
         let (mut owner, mut is_backward) = (Owner::Nobody, false);
-        if let Some((thread, call)) = run.origin(op) {
-            let work = run.work(thread, call);
-            is_backward = work.node.is_some();
-            let nobody = work.node.map_or(Owner::Thread(thread), Owner::Node);
-            owner = whose(state, Done { thread, call, op, work }).map_or(nobody, Owner::Of);
+        if let Some(origin) = &run.origin(op) {
+            is_backward = origin.work.node.is_some();
+            let thread = origin.launched.map_or(Owner::Nobody, |(thread, _)| Owner::Thread(thread));
+            let nobody = origin.work.node.map_or(thread, Owner::Node);
+            owner = whose(state, Done { op, origin }).map_or(nobody, Owner::Of);
         }
         let (sum, ns) = (sums.entry(owner).or_default(), u128::from(op.span().clip(within).ns()));
         sum.total += ns;

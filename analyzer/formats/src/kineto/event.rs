@@ -217,7 +217,7 @@ struct OwnArgs<'a> {
     full_name: Option<&'a [u8]>,
     dynamic: u32,
     graph: u32,
-    /// A kernel of it: correlation id of the launch that was captured.
+    /// A kernel of it: id of the launch that was captured (in gapprobe's own traces).
     captured: u32,
     /// Of a range: NVTX domain and number.
     domain: Option<&'a [u8]>,

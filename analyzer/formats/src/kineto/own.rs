@@ -9,7 +9,7 @@ use trace::{FrameInfo, Header, Language, Loss, Total};
 use verdict::output::chrome::facts::{
     numbers, times, COMMAND, JUDGED_BY, MOST_BACKWARD, MOST_MARKS, MOST_OPERATORS, MOST_SAMPLES,
 };
-use verdict::run::autograd::InBackward;
+use verdict::run::autograd::{Captured, InBackward, Work};
 use verdict::run::operators::Operator;
 use verdict::run::{
     Child, ChildSample, LossMark, Reading, Recorder, Run, Sample, Span, Thread, Uncalled, MAX_TIME,
@@ -126,6 +126,14 @@ impl Own {
         }
         for thread in &mut run.threads {
             thread.backward.sort_by_key(|c| c.start);
+        }
+        for launch in list("captured").iter().take(MOST_OPERATORS) {
+            if let (Some(id), Some(site), Some(stack)) =
+                (small(launch, 0), small(launch, 1), small(launch, 2))
+            {
+                let node = launch.get(3).and_then(Json::as_str).map(|node| texts.id(run, node));
+                run.captured.insert(id, Captured { work: Work { stack, node }, site });
+            }
         }
         for pair in list("stacks_alike").iter().take(MOST_OPERATORS) {
             if let Some((stack, other)) = small(pair, 0).zip(small(pair, 1)) {

@@ -77,7 +77,7 @@ pub(super) fn largest(case: &Case) -> Option<Fact> {
     for op in device.streams.iter().flat_map(|s| &s.ops) {
         let ns = counts.measure(op.span());
         all = all.saturating_add(ns);
-        let work = run.origin(op).map(|(thread, call)| run.work(thread, call)).unwrap_or_default();
+        let work = run.origin(op).map(|origin| origin.work).unwrap_or_default();
         if let Some(line) = sites.of(work.stack) {
             known = known.saturating_add(ns);
             let [whole, backward] = by_line.entry(line).or_default();

@@ -62,7 +62,8 @@ pub(super) fn is_needed(run: &Run, device: &Device, line: &Site) -> bool {
             all += 1;
             let at = if is_copy(call) { Some(i) } else { i.checked_sub(1) };
             let copied = at.filter(|&at| {
-                let same = |c: &Call| c.site == call.site || run.python_stack(c) == run.python_stack(call);
+                let same =
+                    |c: &Call| c.site == call.site || run.python_stack(c.site) == run.python_stack(call.site);
                 thread.calls.get(at).is_some_and(same) && op(at).is_some_and(brings_value)
             });
             let next = (i + 1..=i + LOOK_AHEAD).find_map(|n| Some((thread.calls.get(n)?, kernel(op(n)?)?)));

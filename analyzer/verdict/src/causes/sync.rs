@@ -60,7 +60,7 @@ fn advice_of(case: &Case, flat: u32) -> Advice {
 
 /// Does the line of this call copy small values in a row?
 fn copies_in_rows(case: &Case, flat: u32) -> bool {
-    let stack = |flat| case.run.call(flat).map_or(0, |(_, c)| case.run.python_stack(c));
+    let stack = |flat| case.run.call(flat).map_or(0, |(_, c)| case.run.python_stack(c.site));
     let own = stack(flat);
     own != 0 && case.prepared.copies_in_rows(|call| stack(call) == own)
 }

@@ -74,7 +74,7 @@ impl Nodes {
 }
 
 /// Stands a line of the program in this stack within the `outer` one?
-fn calls_the_program(definitions: &Definitions, stack: u32, outer: u32) -> bool {
+pub(super) fn calls_the_program(definitions: &Definitions, stack: u32, outer: u32) -> bool {
     if stack == 0 || stack == outer {
         return false;
     }

@@ -3,72 +3,44 @@
 
 use std::collections::HashMap;
 
-use trace::call::Class;
 use trace::{KernelInfo, Kind};
 
-use crate::run::{Run, NONE};
+use super::autograd::calls_the_program;
+use crate::run::autograd::{Captured, Work};
+use crate::run::Run;
 
-/// A launch that may have been captured.
-struct Launch {
-    start: u64,
-    flat: u32,
-}
-
-/// Gives each of them the number of that launch, whose correlation id is in its definition. The
-/// recorder defines a kernel once for each node: here they get one id again.
+/// Gives each of them the id of that launch. The recorder defines a kernel once for each: here they
+/// get one id again.
 pub(super) fn find(run: &mut Run) {
-    let nodes = nodes(run);
-    if nodes.is_empty() {
-        return;
-    }
-    let launches = launches(run, &nodes);
-    for op in run.devices.iter_mut().flat_map(|d| &mut d.streams).flat_map(|s| &mut s.ops) {
-        let Some(&(kernel, launch)) = nodes.get(&op.a).filter(|_| op.kind == Kind::Kernel) else { continue };
-        op.a = kernel;
-        if op.is_graph_node() {
-            let of = launches.get(&launch).map_or(&[][..], |l| l);
-            let before = of.partition_point(|l| l.start <= op.start).checked_sub(1);
-            op.captured = before.and_then(|n| of.get(n)).map_or(NONE, |l| l.flat);
+    let definitions = &run.definitions;
+    let work = |launch: &trace::define::CapturedLaunch| match launch.node {
+        0 => Work { stack: launch.stack, node: None },
+        node if calls_the_program(definitions, launch.stack, launch.evaluated) => {
+            Work { stack: launch.stack, node: Some(node) }
         }
-    }
-}
+        node => Work { stack: launch.made, node: Some(node) },
+    };
+    let all = definitions.captured_launches();
+    run.captured.extend(all.map(|(id, launch)| (id, Captured { work: work(launch), site: launch.stack })));
 
-/// By the id of a node's definition: the id that stands for its kernel, and the launch.
-fn nodes(run: &Run) -> HashMap<u32, (u32, u32)> {
-    let mut kernels: Vec<(u32, &KernelInfo)> = run.definitions.kernels().collect();
+    let mut kernels: Vec<(u32, &KernelInfo)> = definitions.kernels().collect();
     if kernels.iter().all(|(_, kernel)| kernel.captured == 0) {
-        return HashMap::new();
+        return;
     }
     kernels.sort_unstable_by_key(|(id, kernel)| (kernel.captured != 0, *id));
     let mut first: HashMap<KernelInfo, u32> = HashMap::new();
-    let mut nodes = HashMap::new();
+    let mut nodes: HashMap<u32, (u32, u32)> = HashMap::new();
     for (id, kernel) in kernels {
         let stands_for = *first.entry(KernelInfo { captured: 0, ..*kernel }).or_insert(id);
         if kernel.captured != 0 {
             nodes.insert(id, (stands_for, kernel.captured));
         }
     }
-    nodes
-}
-
-/// By correlation id, in order of time: launches of kernels that ran nothing themselves.
-fn launches(run: &Run, nodes: &HashMap<u32, (u32, u32)>) -> HashMap<u32, Vec<Launch>> {
-    let mut launches: HashMap<u32, Vec<Launch>> = nodes.values().map(|node| (node.1, Vec::new())).collect();
-    for (thread, &base) in run.threads.iter().zip(&run.call_base) {
-        let calls = thread.calls.iter().zip(0u32..).filter(|(c, _)| c.class == Some(Class::Launch));
-        for (call, n) in calls {
-            if let Some(of) = launches.get_mut(&call.correlation) {
-                of.push(Launch { start: call.start, flat: base.saturating_add(n) });
-            }
+    let ops = run.devices.iter_mut().flat_map(|d| &mut d.streams).flat_map(|s| &mut s.ops);
+    for op in ops.filter(|op| op.kind == Kind::Kernel) {
+        if let Some(&(kernel, launch)) = nodes.get(&op.a) {
+            op.a = kernel;
+            op.captured = if op.is_graph_node() { launch } else { 0 };
         }
     }
-    for op in run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
-        if let Some(of) = launches.get_mut(&op.correlation).filter(|_| !op.is_graph_node()) {
-            of.retain(|l| l.flat != op.call);
-        }
-    }
-    for of in launches.values_mut() {
-        of.sort_unstable_by_key(|l| l.start);
-    }
-    launches
 }

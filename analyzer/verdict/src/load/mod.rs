@@ -293,7 +293,7 @@ impl Loader {
                 b: e.b,
                 graph: e.c,
                 call: NONE,
-                captured: NONE,
+                captured: 0,
                 kind: e.kind,
                 flags: e.flags,
             });

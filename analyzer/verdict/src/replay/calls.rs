@@ -148,7 +148,7 @@ fn chains(run: &Run, host: &HostView) -> Vec<u16> {
     let mut next = 0;
     let runs_python = |t: usize| {
         run.threads.get(t).is_some_and(|t| {
-            t.samples.iter().any(|s| s.stack != 0) || t.calls.iter().any(|c| run.python_stack(c) != 0)
+            t.samples.iter().any(|s| s.stack != 0) || t.calls.iter().any(|c| run.python_stack(c.site) != 0)
         })
     };
     let kernels = |t: usize| {

@@ -40,7 +40,7 @@ impl Prepared {
         for n in 0..self.items.len() {
             let Some(item) = self.items.get(n).copied() else { continue };
             let Some(row) = rows.get_mut(usize::from(item.chain)) else { continue };
-            let stack = run.call(item.call).map_or(0, |(_, c)| run.python_stack(c));
+            let stack = run.call(item.call).map_or(0, |(_, c)| run.python_stack(c.site));
             let to = self.items.get(n + 1).map_or(placed.len(), |i| i.first_op as usize);
             let own = placed.get(item.first_op as usize..to).unwrap_or(&[]);
             let is_copy = !own.is_empty()

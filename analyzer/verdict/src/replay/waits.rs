@@ -49,7 +49,8 @@ impl Prepared {
             let Some((_, c)) = run.call(flat) else { continue };
             let copied = before.replace((flat, c)).filter(|_| !item.whole_device);
             let is_of = |w: u32| {
-                let same = |of: &Call| of.site == c.site || run.python_stack(of) == run.python_stack(c);
+                let same =
+                    |of: &Call| of.site == c.site || run.python_stack(of.site) == run.python_stack(c.site);
                 copied.is_some_and(|(flat, of)| flat == w && same(of))
             };
             match item.role {

@@ -2,7 +2,7 @@
 //! PyTorch's backward pass and the forward pass that it belongs to: which line of the program a
 //! call's work is of (`load/autograd.rs` finds it).
 
-use super::{Call, Run};
+use super::{Call, Op, Run};
 
 /// What a call's work is of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -24,7 +24,38 @@ pub struct InBackward {
     pub node: u32,
 }
 
+/// A launch that was captured as a kernel of a CUDA graph.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Captured {
+    /// What its work is of.
+    pub work: Work,
+    /// Its own stack; 0: not known.
+    pub site: u32,
+}
+
+/// What an operation goes back to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// What its work is of.
+    pub work: Work,
+    /// The stack that its launch was made from, of a kernel of a CUDA graph that of the launch that
+    /// was captured; 0: not known.
+    pub site: u32,
+    /// Index of the thread that launched it (or the graph) and when, ns; `None`: not known.
+    pub launched: Option<(usize, u64)>,
+}
+
 impl Run {
+    /// What `op` goes back to; `None`: nothing is known of it.
+    pub fn origin(&self, op: &Op) -> Option<Origin> {
+        let by = self.call(op.call);
+        let launched = by.map(|(thread, call)| (thread, call.start));
+        if let Some(&Captured { work, site }) = self.captured.get(&op.captured) {
+            return Some(Origin { work, site, launched });
+        }
+        by.map(|(thread, call)| Origin { work: self.work(thread, call), site: call.site, launched })
+    }
+
     /// What the work is of that `call` of this thread (its index) put on the GPU.
     pub fn work(&self, thread: usize, call: &Call) -> Work {
         let calls = self.threads.get(thread).map_or(&[][..], |t| &t.backward);

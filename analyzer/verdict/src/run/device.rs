@@ -26,7 +26,8 @@ pub struct Op {
     pub graph: u32,
     /// Flat number of the launching call ([`super::Run::call`]), or [`super::NONE`].
     pub call: u32,
-    /// Of a kernel of a CUDA graph the same of the launch that it was captured from.
+    /// Of a kernel of a CUDA graph the launch that it was captured from, by the id of its
+    /// definition ([`super::Run::captured`]); 0: not known.
     pub captured: u32,
     /// Kernel, Memcpy, Memset or GraphTrace.
     pub kind: Kind,

@@ -19,6 +19,7 @@ use std::collections::HashMap;
 use trace::event::Unobserved;
 use trace::{Definitions, Header, OpenError, Problems};
 
+use autograd::Captured;
 pub(crate) use device::TO_HOST;
 pub use device::{Device, Op, Stream, SyncRecord};
 pub use host::{
@@ -227,6 +228,8 @@ pub struct Run {
     pub functions: HashMap<u32, u32>,
     /// Which of PyTorch's operators put what on the GPU.
     pub operators: Operators,
+    /// The launches that were captured as kernels of CUDA graphs, by the id of their definition.
+    pub captured: HashMap<u32, Captured>,
     /// Flat number of each thread's first call; one entry more than threads.
     pub call_base: Vec<u32>,
 }
@@ -247,12 +250,6 @@ impl Run {
         let thread = self.call_base.partition_point(|&b| b <= flat).checked_sub(1)?;
         let call = self.threads.get(thread)?.calls.get((flat - self.call_base.get(thread)?) as usize)?;
         Some((thread, call))
-    }
-
-    /// Thread index and call that `op` goes back to: of a kernel of a CUDA graph the launch that
-    /// was captured, where that is known, else the call that launched it.
-    pub fn origin(&self, op: &Op) -> Option<(usize, &Call)> {
-        self.call(op.captured).or_else(|| self.call(op.call))
     }
 
     /// The end of the last GPU operation, where operations were recorded and all of them lie behind
@@ -294,14 +291,15 @@ impl Run {
         self.definitions.stack(call.site)
     }
 
-    /// The stack of Python functions that a call was made from; 0 where there is none, or it is
-    /// known by its calling function alone.
-    pub fn python_stack(&self, call: &Call) -> u32 {
-        let is_caller = self.site(call).next().is_some_and(|f| f.language == trace::Language::Caller);
+    /// A call's [`Call::site`] where that is a stack of Python functions; 0 where it is the
+    /// function of machine code that called, or not known.
+    pub fn python_stack(&self, site: u32) -> u32 {
+        let is_caller =
+            self.definitions.stack(site).next().is_some_and(|f| f.language == trace::Language::Caller);
         if is_caller {
             0
         } else {
-            call.site
+            site
         }
     }
 

@@ -6,7 +6,8 @@ use std::collections::HashMap;
 
 use trace::{FrameInfo, Kind};
 
-use super::{Call, Op, RangeKind, Run, Span, Thread};
+use super::autograd::Origin;
+use super::{Op, RangeKind, Run, Span, Thread};
 
 /// A line and what it put on the GPU, by numbers of [`Operators::texts`].
 type Way = (u32, u32, u32);
@@ -94,25 +95,24 @@ impl Operators {
 }
 
 impl Run {
-    /// The outermost operator of PyTorch's by which `call` of this thread (its index) put `op` on
-    /// the GPU.
-    pub fn operator(&self, thread: usize, call: &Call, op: &Op) -> Option<Operator<'_>> {
-        let (stack, node, kernel) = self.way(thread, call, op);
+    /// The outermost operator of PyTorch's that put `op`, which goes back to this, on the GPU.
+    pub fn operator(&self, origin: &Origin, op: &Op) -> Option<Operator<'_>> {
+        let (stack, node, kernel) = self.way(origin, op);
         let of_way = self.operators.of(stack, self.text(node), kernel);
-        of_way.or_else(|| self.operator_at(thread, call.start)).or_else(|| of_xla(kernel))
+        of_way.or_else(|| self.operator_at(origin.launched?)).or_else(|| of_xla(kernel))
     }
 
-    /// Stack, type of the node and kernel of such a call and operation.
-    fn way(&self, thread: usize, call: &Call, op: &Op) -> (u32, Option<u32>, &str) {
+    /// Stack, type of the node and kernel of such an operation.
+    fn way(&self, origin: &Origin, op: &Op) -> (u32, Option<u32>, &str) {
         let kernel = if op.kind == Kind::Kernel { self.definitions.kernel_name(op.a) } else { "" };
-        (self.python_stack(call), self.work(thread, call).node, kernel)
+        (self.python_stack(origin.site), origin.work.node, kernel)
     }
 
     fn text(&self, node: Option<u32>) -> &str {
         node.and_then(|node| self.definitions.string(node)).unwrap_or("")
     }
 
-    fn operator_at(&self, thread: usize, time: u64) -> Option<Operator<'_>> {
+    fn operator_at(&self, (thread, time): (usize, u64)) -> Option<Operator<'_>> {
         let spans = self.operators.by_time.get(thread)?;
         let last = spans.partition_point(|(span, _)| span.start <= time).checked_sub(1)?;
         let (_, name) = spans.get(last).filter(|(span, _)| span.end > time)?;
@@ -126,8 +126,8 @@ impl Run {
     pub(crate) fn take_operators_of_captures(&mut self) {
         let mut captured: HashMap<Way, (u32, &str, &str)> = HashMap::new();
         for op in self.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops) {
-            let Some((thread, call)) = self.call(op.captured) else { continue };
-            let (stack, node, kernel) = self.way(thread, call, op);
+            let Some(origin) = self.origin(op).filter(|_| op.captured != 0) else { continue };
+            let (stack, node, kernel) = self.way(&origin, op);
             let way = (self.operators.stands_for(stack), node.unwrap_or(0), op.a);
             captured.entry(way).or_insert((way.0, self.text(node), kernel));
         }
@@ -205,7 +205,7 @@ fn of_xla(kernel: &str) -> Option<Operator<'_>> {
 mod tests {
     use super::*;
     use trace::build::Builder;
-    use trace::call::{pack, Class, RUNTIME};
+    use trace::define::CapturedLaunch;
     use trace::event::GRAPH_NODE;
     use trace::Event;
 
@@ -258,12 +258,9 @@ mod tests {
         let other = b.stack(&[("forward", "/job/net.py", 13), ("main", "/job/train.py", 9)]);
         let launches = [(1, captured, "gemm"), (2, captured, "add"), (3, other, "gemm"), (4, 0, "gemm")];
         for (n, stack, name) in launches {
-            let at = 1_000 * u64::from(n);
-            let call = Event::new(Kind::Call, at, at + 500);
-            let launch = Class::Launch as u8;
-            b.on_thread(5, Event { a: pack(RUNTIME, 211), x: launch, c: stack, correlation: n, ..call });
-            let kernel = b.graph_kernel(name, 32, 16, n);
-            let ran = Event::new(Kind::Kernel, 10_000 + at, 10_500 + at);
+            let launch = b.captured(CapturedLaunch { stack, ..CapturedLaunch::default() });
+            let kernel = b.graph_kernel(name, 32, 16, launch);
+            let ran = Event::new(Kind::Kernel, 10_000 + 1_000 * n, 10_500 + 1_000 * n);
             b.on_stream(0, 1, 7, Event { a: kernel, b: 1, c: 4, correlation: 9, flags: GRAPH_NODE, ..ran });
         }
         let mut run = crate::load(b.finish().as_slice()).unwrap();
@@ -274,10 +271,8 @@ mod tests {
         run.operators.add(second, "", "add", operator("aten::add_"));
         run.take_operators_of_captures();
         let ops = run.devices[0].streams[0].ops.clone();
-        let found: Vec<_> = ops
-            .iter()
-            .map(|op| run.origin(op).and_then(|(thread, call)| run.operator(thread, call, op)))
-            .collect();
+        let found: Vec<_> =
+            ops.iter().map(|op| run.origin(op).and_then(|origin| run.operator(&origin, op))).collect();
         assert_eq!(found, [operator("aten::linear"), None, None, None]);
     }
 }

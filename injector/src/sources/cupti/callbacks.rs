@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use cupti_sys::bindings::{site, CUpti_CallbackData};
 use cupti_sys::{cbid, domain};
 use trace::call::{self, Class};
+use trace::event::{CAPTURED, IN_NODE};
 use trace::{Event, Kind, Loss};
 
 use super::{graph_nodes, names, session, streams};
@@ -177,7 +178,10 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         // linked in, inside which that of the driver switched us on
         return;
     }
-    thread_block::with(|b| b.outer.set(0));
+    let captured = thread_block::with(|b| {
+        b.outer.set(0);
+        b.captured.replace(false).then(|| b.node.get() != 0)
+    });
     if class == Class::Profiler as u8 {
         program::on_profiler_call(
             id == cbid::runtime::CUDA_PROFILER_START_V4000 || id == cbid::driver::CU_PROFILER_START,
@@ -191,6 +195,11 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         // SAFETY: at exit of a CUDA API call this points to its result, a 32-bit enum (documented).
         event.b = unsafe { data.functionReturnValue.cast::<u32>().read() };
     }
+    event.flags = match captured.filter(|_| class == Class::Launch as u8) {
+        None => 0,
+        Some(false) => CAPTURED,
+        Some(true) => CAPTURED | IN_NODE,
+    };
     if let Some(above) = above::get().filter(|_| is_launch) {
         (above.on_launch)();
     }

@@ -19,6 +19,7 @@ use super::raw::RawFile;
 use super::session;
 use super::times::{is_of_our_clock, timed};
 use crate::platform::losses;
+use crate::sources::captured_launches::CapturedLaunches;
 use crate::sources::cupti::warm_up::FirstOp;
 use crate::sources::marks::program::Capture;
 use crate::store::Store;
@@ -51,6 +52,8 @@ pub(crate) struct Sink<'a> {
     pub(crate) store: &'a mut Store,
     /// What the program wants recorded.
     pub(crate) capture: &'a Capture,
+    /// The launches that graphs were captured from.
+    pub(crate) launches: &'a mut CapturedLaunches,
     /// The time of this round, ns.
     pub(crate) now: u64,
 }
@@ -184,15 +187,17 @@ impl Decoder {
             raw.name(sink.now, r.name, &text);
         }
         let name = sink.store.string(&text);
+        let captured = sink.launches.definition(key.captured, sink.store);
         let id = sink.store.kernel(KernelInfo {
             name,
             block: key.block.map(|n| n.max(0) as u32),
             registers: u32::from(key.registers),
             static_shared: r.static_shared_memory.max(0) as u32,
             dynamic_shared: r.dynamic_shared_memory.max(0) as u32,
-            captured: key.captured,
+            captured,
         });
-        if self.kernels.len() < MOST_KERNELS {
+        // (what was captured may be known with the next one)
+        if self.kernels.len() < MOST_KERNELS && (captured != 0 || key.captured == 0) {
             self.kernels.insert(key, id);
         }
         id

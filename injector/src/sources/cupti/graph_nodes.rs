@@ -5,7 +5,8 @@
 //! correlation id of the graph's launch, which is one line of the program for all of them. But
 //! CUPTI calls back for each node that a captured launch makes, during that launch, and for each
 //! node of an executable graph, naming the node that it was copied from. So the node in a record
-//! leads to the captured launch, which has an event of its own.
+//! leads to the captured launch, whose event says that it was captured
+//! (`sources/captured_launches.rs`).
 
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
@@ -73,7 +74,11 @@ pub(super) unsafe fn changed(id: u32, data: *const std::ffi::c_void) {
     let launch = match id {
         cbid::resource::GRAPHNODE_CLONED => number(graph.originalNode).map_or(0, |from| nodes.launch(from)),
         // (outside of windows an old id may stand there)
-        _ if callbacks::are_on() => thread_block::with(|block| block.outer.get()),
+        _ if callbacks::are_on() => thread_block::with(|block| {
+            let launch = block.outer.get();
+            block.captured.set(launch != 0);
+            launch
+        }),
         _ => 0,
     };
     if let Some(node) = number(graph.node) {

@@ -10,6 +10,7 @@ use trace::{Event, Kind};
 use super::{TAG_BACKWARD, TAG_FORWARD};
 use crate::platform::memory::Reader;
 use crate::ring::SLOT_WORDS;
+use crate::sources::captured_launches::CapturedLaunches;
 use crate::sources::marks::program::Capture;
 use crate::sources::python::sites::Sites;
 use crate::store::Store;
@@ -38,7 +39,7 @@ impl Nodes {
         words: [u64; SLOT_WORDS],
         sites: &mut Sites,
         store: &mut Store,
-        capture: &Capture,
+        (capture, launches): (&Capture, &mut CapturedLaunches),
     ) -> bool {
         let [first, second, third, tagged] = words;
         let event = match tagged & 0xff {
@@ -48,6 +49,7 @@ impl Nodes {
                 let mut event = Event::new(Kind::ForwardNode, first, first);
                 (event.b, event.correlation) = (second as u32, (second >> 32) as u32);
                 event.c = sites.used(third, store);
+                launches.made(&event);
                 event
             }
             TAG_BACKWARD => {
@@ -58,6 +60,7 @@ impl Nodes {
             kind if kind == Kind::BackwardNode as u64 => {
                 let Some(mut event) = Event::decode(words) else { return true };
                 (event.c, event.a) = self.next.take().unwrap_or_default();
+                launches.evaluated(tid, &event);
                 event
             }
             _ => return false,

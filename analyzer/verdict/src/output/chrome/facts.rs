@@ -10,6 +10,7 @@ use trace::define::{CPUS, CPU_QUOTA, DIRECTORY, FLIGHT, WINDOWS};
 use trace::event::Gauge;
 use trace::{Header, Loss, Total};
 
+use crate::run::autograd::Captured;
 use crate::run::operators::Operator;
 use crate::run::{Run, Sample, Thread, Uncalled};
 use crate::sites::activity::PYTHON_VERSION;
@@ -72,6 +73,7 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
         used.extend(samples(t).iter().map(|s| s.stack));
         used.extend(t.backward.iter().map(|c| c.stack));
     }
+    used.extend(run.captured.values().flat_map(|launch| [launch.work.stack, launch.site]));
     used.extend(newest(&run.child_samples).iter().map(|s| s.stack));
     used.remove(&0);
     let text = |id| run.definitions.string(id).unwrap_or("");
@@ -101,6 +103,13 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
     put("stacks_alike", alike.map(|(id, other)| json!([id, other])).collect());
     put("operators", operators.into_iter().take(MOST_OPERATORS).map(way).collect());
     put("backward", run.threads.iter().flat_map(|t| backward(t, &text)).collect());
+    let mut captured: Vec<_> = run.captured.iter().collect();
+    captured.sort_unstable_by_key(|(id, _)| **id);
+    let launch = |(id, Captured { work, site }): (&u32, &Captured)| match work.node {
+        Some(node) => json!([id, site, work.stack, text(node)]),
+        None => json!([id, site, work.stack]),
+    };
+    put("captured", captured.into_iter().map(launch).collect());
     let of = |t: &Thread| -> Option<Value> {
         let sample = |s: &crate::run::Sample| {
             let call = s.syscall.map_or(0, |n| u64::from(n) + 1);

@@ -101,7 +101,6 @@ pub(super) fn op<W: Write>(
     arrow: Option<u64>,
 ) -> Result<(), WriteError> {
     frame.begin(out, tid, op.start, op.end);
-    let captured = texts.captured(op);
     let mut more: &[u8] = &[];
     match op.kind {
         Kind::Kernel => {
@@ -133,8 +132,8 @@ pub(super) fn op<W: Write>(
         out.number(b"\"graph\":", u64::from(op.graph));
         out.put(b",");
     }
-    if let Some(launch) = captured {
-        out.number(b"\"captured\":", u64::from(launch));
+    if op.captured != 0 {
+        out.number(b"\"captured\":", u64::from(op.captured));
         out.put(b",");
     }
     out.put(place);

@@ -9,7 +9,7 @@ use super::json::{put_text, put_u64};
 use crate::analysis::idle_stacks::frame_name;
 use crate::analysis::{Advice, Bucket, Finding};
 use crate::causes::{self, sync_calls};
-use crate::run::autograd::{type_name, Work};
+use crate::run::autograd::{type_name, Origin, Work};
 use crate::run::{Call, Op, Run};
 use crate::sites::Sites;
 use crate::text::kernel_name::{demangled, shortened};
@@ -137,20 +137,14 @@ impl<'a> Texts<'a> {
         (&texts.0, &texts.1)
     }
 
-    /// Of a kernel of a CUDA graph the correlation id of the launch that was captured.
-    pub(super) fn captured(&self, op: &Op) -> Option<u32> {
-        self.run.call(op.captured).map(|(_, launch)| launch.correlation)
-    }
-
     /// What an operation is of: `,"site":"model.py:12 in
     /// forward","module":"blocks.3.attn","backward of":"AddmmBackward0"`.
     pub(super) fn work(&mut self, op: &Op) -> &[u8] {
         let (run, sites) = (self.run, &mut self.sites);
-        let Some((thread, call)) = run.origin(op) else { return &[] };
+        let Some(Origin { work, .. }) = run.origin(op) else { return &[] };
         if self.works.len() > 65_536 {
             self.works.clear(); // made-up ids
         }
-        let work = run.work(thread, call);
         self.works.entry(work).or_insert_with(|| {
             let mut json = Vec::new();
             if let Some(found) = sites.of(work.stack).and_then(|s| sites.get(s)) {
@@ -176,15 +170,15 @@ impl<'a> Texts<'a> {
     /// as well.
     pub(super) fn operator(&mut self, op: &Op) -> &[u8] {
         let run = self.run;
-        let Some((thread, call)) = run.origin(op) else { return &[] };
+        let Some(origin) = run.origin(op) else { return &[] };
         if self.operators.len() > 65_536 || run.operators.are_by_time() {
             self.operators.clear(); // made-up ids; another time
         }
         let kernel = if op.kind == Kind::Kernel { op.a } else { 0 };
-        let way = (call.site, run.work(thread, call).node, kernel);
+        let way = (origin.site, origin.work.node, kernel);
         self.operators.entry(way).or_insert_with(|| {
             let mut json = Vec::new();
-            if let Some(operator) = run.operator(thread, call, op) {
+            if let Some(operator) = run.operator(&origin, op) {
                 json.extend_from_slice(b",\"operator\":");
                 put_text(&mut json, operator.name);
                 if !operator.nodes.is_empty() {

@@ -12,6 +12,7 @@ use trace::{Event, Header, Kind, Total};
 
 use super::super::decode::{Decoder, Sink};
 use super::Edges;
+use crate::sources::captured_launches::CapturedLaunches;
 use crate::sources::marks::program::Capture;
 use crate::store::image::Image;
 use crate::store::Store;
@@ -49,7 +50,8 @@ impl Reader {
 
     /// Reads one buffer.
     fn buffer(&mut self, records: &[Record]) {
-        let mut sink = Sink { store: &mut self.store, capture: &Capture::default(), now: 0 };
+        let (capture, launches) = (&Capture::default(), &mut CapturedLaunches::default());
+        let mut sink = Sink { store: &mut self.store, capture, launches, now: 0 };
         for (runtime, r) in records {
             self.decoder.call(*runtime, r, &mut sink);
         }

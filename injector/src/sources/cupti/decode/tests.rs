@@ -24,7 +24,8 @@ impl Reader {
     }
 
     fn record(&mut self, bytes: &[u8]) {
-        let mut sink = Sink { store: &mut self.store, capture: &Capture::default(), now: 1 };
+        let (capture, launches) = (&Capture::default(), &mut CapturedLaunches::default());
+        let mut sink = Sink { store: &mut self.store, capture, launches, now: 1 };
         self.decoder.record(bytes, &mut sink);
     }
 
@@ -33,7 +34,8 @@ impl Reader {
     }
 
     fn events(&mut self) -> Vec<(Track, Event)> {
-        let mut sink = Sink { store: &mut self.store, capture: &Capture::default(), now: 1 };
+        let (capture, launches) = (&Capture::default(), &mut CapturedLaunches::default());
+        let mut sink = Sink { store: &mut self.store, capture, launches, now: 1 };
         self.decoder.end_of_reading(&mut sink);
         let header = Header { segments: self.store.image.segments(), ..Header::default() };
         self.store.image.put_header(&header.encode());
