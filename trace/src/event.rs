@@ -86,6 +86,33 @@ pub enum Gauge {
     SmClockMaxMhz = 6,
     /// Power limit in force, mW.
     PowerLimitMw = 7,
+    /// Share of the cycles, over all multiprocessors, in which a warp was on it: 1/100 percent of
+    /// the time from begin to end, as the seven that follow. By NVML's GPM.
+    SmActive = 8,
+    /// Warps that were on the multiprocessors, of those that there is room for.
+    SmOccupancy = 9,
+    /// Cycles in which the tensor pipes were active, of all precisions.
+    TensorActive = 10,
+    /// Memory traffic of the device, of its bandwidth.
+    DramActive = 11,
+    /// Cycles in which the pipe for 64-bit floating point was active.
+    Fp64Active = 12,
+    /// The same for 32 bits.
+    Fp32Active = 13,
+    /// The same for 16 bits, without the tensor pipes.
+    Fp16Active = 14,
+    /// The same for integers.
+    IntegerActive = 15,
+    /// Sent over PCIe by the device, bytes a second from begin to end.
+    PcieSent = 16,
+    /// Received over PCIe, bytes a second.
+    PcieReceived = 17,
+    /// Received over NVLink, bytes a second.
+    NvlinkReceived = 18,
+    /// Sent over NVLink, bytes a second.
+    NvlinkSent = 19,
+    /// Processes that have a context on the device.
+    Processes = 20,
     /// Time in which the cgroup's CPU quota stopped this process, ns from begin to end.
     CpuThrottledNs = 32,
     /// Host memory of this process, resident, bytes.
@@ -104,7 +131,7 @@ pub enum Gauge {
 
 impl Gauge {
     /// All of them.
-    pub const ALL: [Gauge; 13] = [
+    pub const ALL: [Gauge; 26] = [
         Gauge::Utilization,
         Gauge::PowerMw,
         Gauge::SmClockMhz,
@@ -112,6 +139,19 @@ impl Gauge {
         Gauge::MemoryUsed,
         Gauge::SmClockMaxMhz,
         Gauge::PowerLimitMw,
+        Gauge::SmActive,
+        Gauge::SmOccupancy,
+        Gauge::TensorActive,
+        Gauge::DramActive,
+        Gauge::Fp64Active,
+        Gauge::Fp32Active,
+        Gauge::Fp16Active,
+        Gauge::IntegerActive,
+        Gauge::PcieSent,
+        Gauge::PcieReceived,
+        Gauge::NvlinkReceived,
+        Gauge::NvlinkSent,
+        Gauge::Processes,
         Gauge::CpuThrottledNs,
         Gauge::ResidentBytes,
         Gauge::StepNs,

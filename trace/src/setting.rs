@@ -193,6 +193,7 @@ settings! {
     FORCE "GAPPROBE_FORCE" "0" Rule::Choice(["0", "1"]), "0.1" false "1 records although another profiler (nsys, compute-sanitizer, Triton's Proton) seems to be around (0 or 1; beside ncu never).";
     SAMPLE_HZ "GAPPROBE_SAMPLE_HZ" "100" Rule::Whole(0, 1000), "0.1" false "How often a second the threads that call CUDA are looked at: where they stand in Python, running or blocked in what (0 to 1000; 0: never).";
     NVML "GAPPROBE_NVML" "1" Rule::Choice(["1", "0"]), "0.1" false "0 asks NVIDIA's management library nothing: no utilisation, power, clock and memory of the GPU (else once a second).";
+    STEP_TFLOP "GAPPROBE_STEP_TFLOP" "" Rule::Decimal(0.000001, 1_000_000_000.0, false), "0.1" false "How many TFLOP a step does on one GPU, as the author of the model counts them: then MFU is told, their share of what the tensor cores could do in 16 bits (0.000001 to 1000000000).";
     KEEP_MB "GAPPROBE_KEEP_MB" "" Rule::Whole(0, u32::MAX as u64), "0.1" false "Room for this user's traces and summaries in GAPPROBE_DIR, MB: after a report the oldest of ended processes of this host go. Also the room for recordings that nobody recovered (4096 where unset or 0). Unset or 0: traces and summaries are never removed.";
     KEEP_DAYS "GAPPROBE_KEEP_DAYS" "" Rule::Whole(0, 36_500), "0.1" false "As GAPPROBE_KEEP_MB, by age in days (recordings: 7 where unset or 0; 36500 keeps them).";
     RUN_ID "GAPPROBE_RUN_ID" "" Rule::Any, "0.1" true "Set by gapprobe run: ties recordings to the run that started them.";

@@ -421,6 +421,9 @@ fn new_recorder(image: Image, settings: &Settings, callers: callers::Callers) ->
     if let Some(job) = identity::job() {
         store.attribute(trace::define::JOB, job);
     }
+    if settings.step_tflop > 0.0 {
+        store.attribute(trace::define::STEP_TFLOP, &settings.step_tflop.to_string());
+    }
     if let Some(id) = &settings.run_id {
         store.attribute(trace::define::RUN, id);
     }

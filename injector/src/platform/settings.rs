@@ -85,6 +85,8 @@ pub(crate) struct Settings {
     pub(crate) sample_hz: u64,
     /// NVML is asked nothing.
     pub(crate) no_nvml: bool,
+    /// How many TFLOP a step does on one GPU; 0: not told.
+    pub(crate) step_tflop: f64,
     /// Id of the `gapprobe run` around us.
     pub(crate) run_id: Option<String>,
     /// Start with empty handlers (test switch).
@@ -255,6 +257,7 @@ pub(crate) fn read() -> Settings {
         slow_step: decimal(setting::SLOW_STEP, 1.05, 100.0, true, 1.5, &mut complaints),
         flight_ns: flight_s * 1_000_000_000,
         keep: Keep::new(Some(keep_mb), Some(keep_days)),
+        step_tflop: decimal(setting::STEP_TFLOP, 1e-6, 1e9, false, 0.0, &mut complaints),
         no_nvml: choice(setting::NVML, ["1", "0"], &mut complaints),
         no_sites: choice(setting::SITES, ["1", "0"], &mut complaints),
         directory: environment::path(setting::DIR).map_or_else(|| PathBuf::from("."), PathBuf::from),

@@ -20,6 +20,7 @@ mod children;
 mod code;
 mod counts;
 mod frame;
+mod gpm;
 mod handover;
 mod holder;
 mod interned_stacks;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
 //! What the GPU's own management library says, once a second, of the devices this process works on:
-//! utilisation, power, clock, why it is held down, memory. A thread of its own that does nothing
+//! utilisation, power, clock, why it is held down, memory, its counters ([`gpm`]). A thread of its own that does nothing
 //! else: a call that hangs holds up nothing, one slower than 100 ms is the last.
 //!
 //! NVML numbers devices in its own order and knows nothing of CUDA_VISIBLE_DEVICES: a device is
@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use trace::event::Gauge;
 
+use super::gpm;
 use super::handover::{devices, gauge, is_wanted, put, Item};
 use crate::platform::threads;
 use crate::platform::{clock, guard, lifecycle};
@@ -24,12 +25,16 @@ use crate::sources::cupti::{choose, session};
 
 /// Between two readings, ms.
 const PERIOD_MS: u64 = 1000;
+/// Readings from one that asks for all to the next.
+const SELDOM: u64 = 10;
 /// Longest call, ns.
 const SLOW: u64 = 100_000_000;
 /// NVML's number of the multiprocessors' clock.
 const SM: c_uint = 1;
+/// There are more than there was room for.
+const INSUFFICIENT_SIZE: c_int = 7;
 
-type Device = *mut c_void;
+pub(super) type Device = *mut c_void;
 type Init = unsafe extern "C" fn() -> c_int;
 type OfName = unsafe extern "C" fn(*const c_char, *mut Device) -> c_int;
 type OfNumber = unsafe extern "C" fn(Device, *mut c_uint) -> c_int;
@@ -37,6 +42,8 @@ type OfNumbers = unsafe extern "C" fn(Device, *mut [c_uint; 2]) -> c_int;
 type OfClock = unsafe extern "C" fn(Device, c_uint, *mut c_uint) -> c_int;
 type OfReasons = unsafe extern "C" fn(Device, *mut u64) -> c_int;
 type OfMemory = unsafe extern "C" fn(Device, *mut [u64; 3]) -> c_int;
+/// How many there are, and room for them.
+type OfProcesses = unsafe extern "C" fn(Device, *mut c_uint, *mut c_void) -> c_int;
 type OfMig = unsafe extern "C" fn(Device, *mut c_uint, *mut c_uint) -> c_int;
 
 /// The functions used; those that a release lacks are not asked.
@@ -51,6 +58,8 @@ struct Nvml {
     reasons: Option<OfReasons>,
     memory: Option<OfMemory>,
     mig: Option<OfMig>,
+    processes: Option<OfProcesses>,
+    gpm: Option<gpm::Functions>,
 }
 
 /// Calls into NVML.
@@ -111,6 +120,17 @@ fn open() -> Option<Nvml> {
     let mut result = -1;
     // SAFETY: NVML's documented signature.
     call(|| result = unsafe { init() })?;
+    let gpm = (
+        function!(gpm::Query: c"nvmlGpmQueryDeviceSupport"),
+        function!(gpm::Alloc: c"nvmlGpmSampleAlloc"),
+        function!(gpm::Take: c"nvmlGpmSampleGet"),
+        function!(gpm::Compute: c"nvmlGpmMetricsGet"),
+    );
+    let functions = if let (Some(query), Some(alloc), Some(take), Some(compute)) = gpm {
+        Some(gpm::Functions { query, alloc, take, compute })
+    } else {
+        None
+    };
     (result == 0).then(|| Nvml {
         by_uuid: function!(OfName: c"nvmlDeviceGetHandleByUUID"),
         by_pci: function!(OfName: c"nvmlDeviceGetHandleByPciBusId_v2", c"nvmlDeviceGetHandleByPciBusId"),
@@ -125,6 +145,11 @@ fn open() -> Option<Nvml> {
         ),
         memory: function!(OfMemory: c"nvmlDeviceGetMemoryInfo"),
         mig: function!(OfMig: c"nvmlDeviceGetMigMode"),
+        processes: function!(
+            OfProcesses: c"nvmlDeviceGetComputeRunningProcesses_v3",
+            c"nvmlDeviceGetComputeRunningProcesses_v2"
+        ),
+        gpm: functions,
     })
 }
 
@@ -166,8 +191,8 @@ impl Nvml {
         Ok(device)
     }
 
-    /// The figures of a device; those that do not change only the first time.
-    fn read(&self, device: Device, is_first: bool, mut f: impl FnMut(Gauge, u64)) {
+    /// The figures of a device; with `all` those that hardly change, too.
+    fn read(&self, device: Device, all: bool, mut f: impl FnMut(Gauge, u64)) {
         let number = |get: Option<OfNumber>| {
             let mut value = 0;
             // SAFETY: a device of NVML's and an out-pointer.
@@ -187,18 +212,25 @@ impl Nvml {
         let has_reasons = self.reasons.filter(|get| unsafe { get(device, &mut reasons) } == 0);
         // SAFETY: as above; total, free, used.
         let has_memory = self.memory.filter(|get| unsafe { get(device, &mut memory) } == 0);
+        let mut processes = 0;
+        let has_processes = self.processes.filter(|_| all).filter(|get| {
+            // SAFETY: as above; room for none: their number is all that is asked for.
+            let result = unsafe { get(device, &mut processes, std::ptr::null_mut()) };
+            [0, INSUFFICIENT_SIZE].contains(&result)
+        });
         let [_, _, used] = memory;
         let [busy, _] = rates;
-        let all = [
+        let figures = [
             (Gauge::Utilization, utilization.map(|_| u64::from(busy))),
             (Gauge::PowerMw, number(self.power)),
             (Gauge::SmClockMhz, clock(self.clock)),
             (Gauge::ThrottleReasons, has_reasons.map(|_| reasons)),
             (Gauge::MemoryUsed, has_memory.map(|_| used)),
-            (Gauge::SmClockMaxMhz, clock(self.max_clock.filter(|_| is_first))),
-            (Gauge::PowerLimitMw, number(self.power_limit.filter(|_| is_first))),
+            (Gauge::Processes, has_processes.map(|_| u64::from(processes))),
+            (Gauge::SmClockMaxMhz, clock(self.max_clock.filter(|_| all))),
+            (Gauge::PowerLimitMw, number(self.power_limit.filter(|_| all))),
         ];
-        for (gauge, value) in all {
+        for (gauge, value) in figures {
             if let Some(value) = value {
                 f(gauge, value);
             }
@@ -210,10 +242,36 @@ fn say(text: &str) {
     put(Item::Attribute("nvml".into(), text.into()));
 }
 
+fn say_of_counters(ordinal: u32, why: &str) {
+    put(Item::Attribute("nvml.gpm".into(), format!("device {ordinal}: {why}")));
+}
+
+/// A device that is looked at.
+struct Known {
+    device: Device,
+    counters: Option<gpm::Counters>,
+    readings: u64,
+}
+
+impl Known {
+    fn of(nvml: &Nvml, ordinal: u32) -> Option<Known> {
+        let found = nvml.find(ordinal);
+        if let Err(why) = found {
+            say(&format!("device {ordinal}: {why}"));
+        }
+        let device = found.ok()?;
+        let counters = gpm::Counters::of(nvml.gpm, device);
+        if let Err(why) = &counters {
+            say_of_counters(ordinal, why);
+        }
+        Some(Known { device, counters: counters.ok(), readings: 0 })
+    }
+}
+
 /// The thread's body.
 pub(super) fn run() {
     let mut nvml = None;
-    let mut known: HashMap<u32, Option<Device>> = HashMap::new();
+    let mut known: HashMap<u32, Option<Known>> = HashMap::new();
     loop {
         std::thread::sleep(Duration::from_millis(PERIOD_MS));
         if lifecycle::get() != lifecycle::State::Recording || CALLS.are_over.load(Ordering::SeqCst) {
@@ -233,18 +291,22 @@ pub(super) fn run() {
         for ordinal in (0..64).filter(|o| devices() >> o & 1 == 1) {
             let is_first = !known.contains_key(&ordinal);
             let took = call(|| {
-                let device = *known.entry(ordinal).or_insert_with(|| {
-                    let found = nvml.find(ordinal);
-                    if let Err(why) = found {
-                        say(&format!("device {ordinal}: {why}"));
-                    }
-                    found.ok()
-                });
-                let Some(device) = device else { return };
+                let device = known.entry(ordinal).or_insert_with(|| Known::of(nvml, ordinal));
+                let Some(Known { device, counters, readings }) = device else { return };
                 let now = clock::monotonic();
-                nvml.read(device, is_first, |which, value| {
+                nvml.read(*device, *readings % SELDOM == 0, |which, value| {
                     put(gauge(which, ordinal, now, now, value));
                 });
+                *readings += 1;
+                let read = counters.as_mut().map(|counters| {
+                    counters.read(|which, from, to, value| {
+                        put(gauge(which, ordinal, from, to, value));
+                    })
+                });
+                if let Some(Err(why)) = read {
+                    say_of_counters(ordinal, &why);
+                    *counters = None;
+                }
             });
             match took {
                 None => return,

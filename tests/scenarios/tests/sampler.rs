@@ -240,7 +240,12 @@ fn gauges(seconds: &str, mode: &str) -> (Vec<(Gauge, u64)>, Vec<String>, Run) {
         (gauge, value)
     });
     let found = found.collect();
-    let said = recorded.definitions.attributes().filter(|a| a.0 == "nvml").map(|a| a.1.to_owned()).collect();
+    let said = recorded
+        .definitions
+        .attributes()
+        .filter(|a| a.0.starts_with("nvml"))
+        .map(|a| a.1.to_owned())
+        .collect();
     let resident: Vec<u64> = recorded
         .of(Kind::Gauge)
         .filter(|(_, e)| e.a == Gauge::ResidentBytes as u32)
@@ -271,6 +276,41 @@ fn the_devices_own_figures_are_taken_of_the_device_that_works() {
         assert!((2..=4).contains(&all.len()) && all.iter().all(|v| *v == value), "{gauge:?}: {all:?}");
     }
     assert_eq!((of(Gauge::SmClockMaxMhz), of(Gauge::PowerLimitMw)), (vec![1980], vec![700_000]), "once");
+}
+
+/// Of the time between two readings, which a reading has as its span.
+#[test]
+fn the_devices_counters_are_read_where_it_has_some_and_they_may_be() {
+    let (found, said, run) = gauges("3.5", "");
+    assert_eq!(said, [""; 0]);
+    let of = |gauge: Gauge| found.iter().filter(|g| g.0 == gauge).map(|g| g.1).collect::<Vec<_>>();
+    for (gauge, value) in [
+        (Gauge::SmActive, 225),
+        (Gauge::SmOccupancy, 325),
+        (Gauge::TensorActive, 525),
+        (Gauge::DramActive, 1025),
+        (Gauge::Fp32Active, 1225),
+        (Gauge::PcieReceived, 22_282_240),
+    ] {
+        let all = of(gauge);
+        assert!((1..=3).contains(&all.len()) && all.iter().all(|v| *v == value), "{gauge:?}: {all:?}");
+    }
+    assert_eq!(of(Gauge::NvlinkSent), [0; 0], "NVML has no figure");
+    assert_eq!(of(Gauge::Processes), [2], "of the first reading");
+    let recorded = run.recorded();
+    let spans: Vec<u64> = recorded
+        .of(Kind::Gauge)
+        .filter(|(_, e)| e.a == Gauge::TensorActive as u32)
+        .map(|(_, e)| e.end - e.start)
+        .collect();
+    assert!(spans.iter().all(|ns| (900_000_000..3_000_000_000).contains(ns)), "{spans:?}");
+
+    for (mode, why) in [("old", "this GPU has none (Hopper and newer do)"), ("denied", "not permitted")] {
+        let (found, said, _) = gauges("2.5", mode);
+        assert_eq!(said, [format!("device 0: {why}")]);
+        assert!(found.iter().all(|g| g.0 < Gauge::SmActive || g.0 == Gauge::Processes), "{found:?}");
+        assert!(found.iter().any(|g| g.0 == Gauge::PowerMw), "all else goes on");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ mod run_name;
 use trace::define::{ENDED, WINDOWS};
 use trace::header::state;
 use trace::{Header, Loss, Recording, Source, Total};
-use verdict::analysis::{share, working, Analysis, Buckets, StepSource};
+use verdict::analysis::{share, working, Analysis, Buckets, Counters, StepSource};
 use verdict::load::{load_window, Window};
 use verdict::run::{LoadError, Run, Span};
 
@@ -125,6 +125,8 @@ pub struct DeviceFigures {
     pub busy: f64,
     /// Where that time went; all zero where there was none.
     pub buckets: Buckets,
+    /// How well its units were used, by its own counters.
+    pub counters: Option<Counters>,
 }
 
 /// What is shown of a process.
@@ -220,7 +222,12 @@ pub fn job(run: &Run) -> &str {
 fn devices(a: &Analysis) -> Vec<DeviceFigures> {
     let worst = a.worst.and_then(|w| a.devices.get(w)).map(|d| d.ordinal);
     let mut all: Vec<DeviceFigures> = working(&a.devices)
-        .map(|(_, d)| DeviceFigures { ordinal: d.ordinal, busy: d.busy_share(), buckets: d.buckets })
+        .map(|(_, d)| DeviceFigures {
+            ordinal: d.ordinal,
+            busy: d.busy_share(),
+            buckets: d.buckets,
+            counters: d.counters,
+        })
         .collect();
     all.sort_by_key(|d| (Some(d.ordinal) != worst, d.ordinal));
     all

@@ -7,7 +7,7 @@
 use serde_json::{json, Value};
 use trace::event::Gauge;
 
-use verdict::analysis::{Analysis, DeviceAnalysis};
+use verdict::analysis::{peaks, Analysis, Counters, DeviceAnalysis};
 use verdict::causes::memory::Growth;
 use verdict::run::{Reading, Run, Span};
 
@@ -24,6 +24,10 @@ const LOW_POWER: f64 = 0.5;
 const NOT_FULL: f64 = 0.9;
 /// A reason for low clocks in this share of the readings is named.
 const OFTEN: f64 = 0.1;
+/// A pipe that is at work less is not named.
+const AT_WORK: f64 = 0.1;
+/// A link with less traffic is not named, bytes a second.
+const FAST: f64 = 1e9;
 /// NVML's bits that hold clocks down although there is work; the numbers are NVML's ABI (nvml.h,
 /// nvmlClocksEventReason*).
 const REASONS: [(u64, &str); 5] = [
@@ -50,6 +54,13 @@ pub(super) struct Gauges {
     /// Bytes a step, and first and last figure: device memory, memory of the process.
     device_grows: Option<Growth>,
     host_grows: Option<Growth>,
+    counters: Option<Counters>,
+    /// Why there are none.
+    no_counters: Option<String>,
+    /// Model FLOPs utilization, 0 to 1.
+    mfu: Option<f64>,
+    /// Processes with a context on the device.
+    processes: Option<u64>,
 }
 
 impl Gauges {
@@ -91,6 +102,10 @@ impl Gauges {
             held_down,
             device_grows: Growth::of(run, a, Gauge::MemoryUsed, device.ordinal),
             host_grows: Growth::of(run, a, Gauge::ResidentBytes, 0),
+            counters: device.counters,
+            no_counters: Counters::why_none(run, device.ordinal).map(str::to_owned),
+            mfu: peaks::mfu(run, a, device),
+            processes: last(Gauge::Processes, 1.0).map(|n| n as u64),
         }
     }
 
@@ -128,6 +143,7 @@ impl Gauges {
             }
             out.push(format!("{text}."));
         }
+        out.extend(self.used());
         if !self.held_down.is_empty() {
             let of = |r: &(&str, f64)| format!("{} in {:.0}% of the readings", r.0, r.1 * 100.0);
             out.push(format!(
@@ -136,6 +152,41 @@ impl Gauges {
             ));
         }
         out
+    }
+
+    /// How well the units of the GPU were used.
+    fn used(&self) -> Option<String> {
+        let mfu = self.mfu.map(|mfu| format!("MFU {:.0}%", mfu * 100.0));
+        let Some(c) = self.counters else {
+            let why = self.no_counters.as_ref().map(|why| format!("GPU counters: {why}"));
+            return Some(why.into_iter().chain(mfu).collect::<Vec<_>>().join("; "))
+                .filter(|text| !text.is_empty())
+                .map(|text| format!("{text}."));
+        };
+        let share = |share: Option<f64>, name: &str| share.map(|s| format!("{name} {:.0}%", s * 100.0));
+        let at_work = |s: Option<f64>, name| share(s.filter(|s| *s >= AT_WORK), name);
+        let rate = |rate: Option<f64>, name: &str| {
+            rate.filter(|r| *r >= FAST).map(|r| format!("{name} {:.1} GB/s", r * 1e-9))
+        };
+        let parts = [
+            share(c.tensor, "tensor cores"),
+            share(c.memory, "memory bandwidth"),
+            share(c.sm, "multiprocessors"),
+            share(c.occupancy, "occupancy"),
+            at_work(c.fp32, "FP32 pipe"),
+            at_work(c.fp16, "FP16 pipe"),
+            at_work(c.fp64, "FP64 pipe"),
+            at_work(c.integer, "integer pipe"),
+            rate(c.pcie_received, "PCIe in"),
+            rate(c.pcie_sent, "PCIe out"),
+            rate(c.nvlink_received, "NVLink in"),
+            rate(c.nvlink_sent, "NVLink out"),
+            mfu,
+        ];
+        let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
+        let others = self.processes.filter(|n| *n > 1);
+        let others = others.map(|n| format!("; {n} processes have it in use, and are all counted"));
+        Some(format!("GPU counters: {text}{}.", others.unwrap_or_default()))
     }
 
     /// For programs; `null` without readings.
@@ -152,6 +203,9 @@ impl Gauges {
             "sm_clock_mhz": self.clock,
             "sm_clock_max_mhz": self.clock_max,
             "clocks_held_down": self.held_down.iter().map(|r| json!({"by": r.0, "share": r.1})).collect::<Vec<_>>(),
+            "counters_missing": self.no_counters,
+            "mfu": self.mfu,
+            "processes": self.processes,
             "gpu_memory_grows": grows(self.device_grows),
             "host_memory_grows": grows(self.host_grows),
         })

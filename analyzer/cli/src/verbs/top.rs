@@ -250,6 +250,9 @@ struct Table {
     shown: usize,
 }
 
+/// What the GPU's own counters say: its tensor cores at work, its memory bandwidth in use.
+const USED: [&str; 2] = ["TENSOR %", "MEMORY %"];
+
 /// The table; where its width is limited without the parts that nobody has, and then without what
 /// says least. What a process does and why stays: step, busy, verdict. `lines`: below the rows of a
 /// process those of the program.
@@ -263,6 +266,10 @@ fn table(all: &[Watched], most: Option<usize>, lines: bool) -> Table {
     let shown = &parts;
     let mut headings = vec!["PID", "RANK", "GPU", "STEP ms", "P90 ms", "STEPS", "BUSY %"];
     headings.extend(shown.iter().map(|&p| PARTS[p].0));
+    let used = all.iter().flat_map(|w| &w.figures).flat_map(|f| &f.devices).any(|d| d.counters.is_some());
+    if used {
+        headings.extend(USED);
+    }
     let counts = all.iter().any(|w| w.counted().is_some_and(|c| c.between.is_some()));
     headings.extend(["COST %", "LOSSES", "SEEN"]);
     headings.extend(counts.then_some("COUNTED"));
@@ -271,11 +278,11 @@ fn table(all: &[Watched], most: Option<usize>, lines: bool) -> Table {
     let mut ends = Vec::new();
     for w in all {
         match w.figures.as_ref().map(|f| (f, f.devices.as_slice())) {
-            Some((f, [])) => rows.push(row(w, Some(f), None, (shown, counts))),
+            Some((f, [])) => rows.push(row(w, Some(f), None, (shown, used, counts))),
             Some((f, devices)) => {
-                rows.extend(devices.iter().map(|d| row(w, Some(f), Some(d), (shown, counts))))
+                rows.extend(devices.iter().map(|d| row(w, Some(f), Some(d), (shown, used, counts))))
             }
-            None => rows.push(row(w, None, None, (shown, counts))),
+            None => rows.push(row(w, None, None, (shown, used, counts))),
         }
         ends.push(rows.len());
     }
@@ -333,7 +340,7 @@ fn row(
     w: &Watched,
     f: Option<&Figures>,
     d: Option<&DeviceFigures>,
-    (shown, counts): (&[usize], bool),
+    (shown, used, counts): (&[usize], bool, bool),
 ) -> Vec<String> {
     let counted = w.counted();
     let dash = || "-".to_owned();
@@ -351,6 +358,11 @@ fn row(
     ];
     let parts = shown.iter().map(|&p| d.filter(has_time).map_or_else(dash, |d| percent(part(&d.buckets, p))));
     row.extend(parts);
+    if used {
+        let counters = d.and_then(|d| d.counters);
+        let shares = [counters.and_then(|c| c.tensor), counters.and_then(|c| c.memory)];
+        row.extend(shares.map(|share| share.map_or_else(dash, percent)));
+    }
     row.extend([
         f.map_or_else(dash, |f| format!("{:.2}", f.cost.share * 100.0)),
         w.process.losses().to_string(),

@@ -6,8 +6,10 @@
 //! their rooms. How they are computed: `steps/`, `timeline/`, `gaps/`, `replay/`, `causes/`, put
 //! together in `analyze/`. All times are ns of the recorded CLOCK_MONOTONIC.
 
+mod counters;
 mod facts;
 pub mod idle_stacks;
+pub mod peaks;
 mod verdict;
 mod win;
 
@@ -25,6 +27,7 @@ pub use crate::replay::Model;
 pub use crate::stats::share;
 pub use crate::steps::{LongSteps, Parts, Step, StepSource, Steps};
 pub use crate::timeline::buckets::{Bucket, Buckets, IdleSlice};
+pub use counters::Counters;
 pub use facts::{Fact, Facts, Figure, Often};
 pub use verdict::{Advice, Confidence, Finding, Tied, Unlike, Verdict};
 pub use win::{Bound, Promise, Win};
@@ -64,6 +67,8 @@ pub struct DeviceAnalysis {
     pub stood: Vec<(u32, u32)>,
     /// Small kernels in the steady span.
     pub small: SmallKernels,
+    /// How well its units were used in the steady span, by its own counters.
+    pub counters: Option<Counters>,
     /// Ops in the steady span.
     pub ops: u64,
     /// Kernels in the steady span.

@@ -10,7 +10,7 @@ use trace::event::Unobserved;
 use trace::loss::Severity;
 use trace::{Loss, Total};
 
-use crate::analysis::{working, Analysis, Bucket, Buckets, Coverage, DeviceAnalysis, StepSource};
+use crate::analysis::{working, Analysis, Bucket, Buckets, Counters, Coverage, DeviceAnalysis, StepSource};
 use crate::gaps::dispatching::Dispatched;
 use crate::gaps::{attribute, HostView, LaunchOwner};
 use crate::load::missing_kernels;
@@ -70,6 +70,7 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
             max_gap_ns: found.max_gap_ns,
             wall_ns: a.counts.total(),
             buckets: found.buckets,
+            counters: Counters::of(run, device.ordinal, a.steady),
             host: of_host,
             input: of_input,
             fetched_ns,

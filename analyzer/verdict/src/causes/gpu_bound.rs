@@ -22,7 +22,9 @@
 //! - a single launch has a quarter of all kernel time,
 //! - another tool's trace is idle for more than half of its whole length, which the line says.
 //!
-//! Running kernels do not have to use the chip well. See GP103 SMALL-KERNELS, and use a kernel
+//! Running kernels do not have to use the chip well. Where the GPU has counters (Hopper and newer),
+//! the line says how much of the time its tensor cores worked and of its memory bandwidth was used:
+//! means over the steady time, of the whole device. See GP103 SMALL-KERNELS, too, and use a kernel
 //! profiler for the largest ones.
 //!
 //! # Example
@@ -61,6 +63,16 @@ pub(super) fn seen(device: &DeviceAnalysis) -> Vec<Fact> {
         seen.push(Fact::new(", {small} of it in small ones, see GP103").with("small", Figure::Share(small)));
     }
     seen
+}
+
+/// How well the GPU was used meanwhile, by its own counters.
+pub(super) fn used(device: &DeviceAnalysis) -> Option<Fact> {
+    let counters = device.counters?;
+    Some(
+        Fact::new(", its tensor cores are {tensor} busy, {memory} of its memory bandwidth is used")
+            .with("tensor", Figure::Share(counters.tensor?))
+            .with("memory", Figure::Share(counters.memory?)),
+    )
 }
 
 /// A line is told from this share of the GPU's work on, where at least this much of all has one.

@@ -252,6 +252,7 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
     let is_sure = |f: &Finding| case.least_win(f.win.share()) >= MINOR_WIN / 2.0;
     let then = next(findings, &[], 1.0 - compute);
     let mut facts = Facts { at: None, said: gpu_bound::seen(case.device) };
+    facts.add(gpu_bound::used(case.device));
     if unrecorded > 0.0 {
         facts.say(of_unrecorded(unrecorded));
     }

@@ -134,7 +134,8 @@ fn what(a: &Analysis, figures: Option<&Facts>) -> String {
     match v.code {
         // (the share is the time in which this GPU does not compute; else another one is busy)
         gpu_bound::CODE if (v.share + compute - 1.0).abs() < 1e-9 => {
-            format!("{}{sure}GPU-bound: kernels run {} of the time", of_several(a, d), percent(compute))
+            let used = figures.and_then(|_| used(d)).unwrap_or_default();
+            format!("{}{sure}GPU-bound: kernels run {} of the time{used}", of_several(a, d), percent(compute))
         }
         gpu_bound::CODE => format!("{sure}GPU-bound: GPU {} waits while another one computes", d.ordinal),
         mixed::CODE => {
@@ -155,6 +156,13 @@ fn what(a: &Analysis, figures: Option<&Facts>) -> String {
             format!("{}: {sure}{why}", does(a, d))
         }
     }
+}
+
+/// ", tensor cores 12%, memory bandwidth 81%", where its counters tell that.
+fn used(d: &DeviceAnalysis) -> Option<String> {
+    let counters = d.counters?;
+    let (tensor, memory) = (percent(counters.tensor?), percent(counters.memory?));
+    Some(format!(", tensor cores {tensor}, memory bandwidth {memory}"))
 }
 
 /// "GPU idle 62%", or how much it computes, where what is lost is no idle time.

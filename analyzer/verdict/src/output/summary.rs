@@ -9,7 +9,9 @@ use serde_json::{json, Map, Value};
 use trace::header::sources;
 use trace::{Header, Loss, Total};
 
-use crate::analysis::{Analysis, Bucket, Buckets, DeviceAnalysis, Facts, Figure, Finding, Once, OncePlace};
+use crate::analysis::{
+    Analysis, Bucket, Buckets, Counters, DeviceAnalysis, Facts, Figure, Finding, Once, OncePlace,
+};
 use crate::gaps::pauses::Pauses;
 use crate::output::chrome::Written;
 use crate::run::{Run, NONE};
@@ -264,8 +266,28 @@ fn device(run: &Run, index: usize, d: &DeviceAnalysis) -> Value {
             "small": d.small.small,
             "median_ns": d.small.median_ns,
         },
+        "counters": d.counters.map(counters),
         "start_before_launch": d.start_before_launch,
         "most_before_launch_ns": d.most_before_launch_ns,
+    })
+}
+
+/// What a GPU's own counters say.
+pub fn counters(c: Counters) -> Value {
+    json!({
+        "ns": c.ns,
+        "sm_active_share": c.sm,
+        "sm_occupancy_share": c.occupancy,
+        "tensor_active_share": c.tensor,
+        "memory_bandwidth_share": c.memory,
+        "fp64_active_share": c.fp64,
+        "fp32_active_share": c.fp32,
+        "fp16_active_share": c.fp16,
+        "integer_active_share": c.integer,
+        "pcie_sent_bytes_per_s": c.pcie_sent,
+        "pcie_received_bytes_per_s": c.pcie_received,
+        "nvlink_sent_bytes_per_s": c.nvlink_sent,
+        "nvlink_received_bytes_per_s": c.nvlink_received,
     })
 }
 

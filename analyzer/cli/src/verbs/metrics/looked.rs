@@ -11,7 +11,7 @@ use cli::live::ledger::{DeviceTime, Ledger};
 use cli::live::{Figures, RecordingState};
 use trace::place::Owner;
 use trace::{Header, Total};
-use verdict::analysis::Buckets;
+use verdict::analysis::{Buckets, Counters};
 use verdict::text::escape::visible;
 
 use crate::verbs::exit::Failure;
@@ -43,6 +43,8 @@ pub(super) struct Gpu {
     pub(super) uuid: String,
     pub(super) name: String,
     pub(super) buckets: Buckets,
+    /// Of the last seconds.
+    pub(super) counters: Option<Counters>,
 }
 
 impl Process {
@@ -153,6 +155,7 @@ impl Looks {
             uuid: if d.uuid.is_empty() { format!("unknown-{ordinal}") } else { visible(&d.uuid).to_string() },
             name: visible(&d.name).to_string(),
             buckets: d.buckets,
+            counters: figures.devices.iter().find(|d| d.ordinal == ordinal).and_then(|d| d.counters),
         };
         let gpus = sums.working().map(gpu).collect();
         Some(Process { watched, run, gpus, sums, figures })

@@ -10,7 +10,7 @@ use cli::live::ledger::StepTimes;
 use cli::live::{last_recorded, RecordingState};
 use trace::loss::Severity;
 use trace::{Header, Loss, Total};
-use verdict::analysis::Bucket;
+use verdict::analysis::{Bucket, Counters};
 use verdict::text::escape::visible;
 
 use super::looked::{Gpu, Looked, Process};
@@ -92,6 +92,7 @@ impl Family {
         let unit = match self.unit {
             "s" => "_seconds",
             "By" => "_bytes",
+            "By/s" => "_bytes_per_second",
             "1" if self.kind == Kind::Gauge => "_ratio",
             _ => "", // nothing, or in braces
         };
@@ -187,6 +188,17 @@ fn gpu_time(_: &Process, gpu: &Gpu) -> Points<f64> {
     Bucket::ALL.into_iter().map(of).collect()
 }
 
+/// Of the last seconds, as the GPU's own counters have it.
+fn counter(gpu: &Gpu, of: fn(Counters) -> Option<f64>) -> Points<f64> {
+    one(gpu.counters.and_then(of))
+}
+
+/// By direction, bytes a second.
+fn link(gpu: &Gpu, sent: fn(Counters) -> Option<f64>, received: fn(Counters) -> Option<f64>) -> Points<f64> {
+    let both = [("sent", sent), ("received", received)].into_iter();
+    both.filter_map(|(way, of)| Some((vec![way.to_owned()], gpu.counters.and_then(of)?))).collect()
+}
+
 /// The family that says who a process is.
 pub(super) const PROCESS_INFO: &str = "gapprobe.process.info";
 
@@ -224,6 +236,24 @@ families! {
     "gapprobe.gpu.observed_time", "s", Counter, [],
         Gpu(|_, g| one(Some(seconds(g.buckets.total())))),
         "Recorded time in which it is known what the GPU did; under the default budget a part of the run.";
+    "gapprobe.gpu.tensor.active", "1", Gauge, [],
+        Gpu(|_, g| counter(g, |c| c.tensor)),
+        "Share of the last seconds of recorded time in which the tensor cores worked, of the whole device (NVML's GPM, on Hopper and newer): of their peak FLOP/s at the clock it had.";
+    "gapprobe.gpu.memory.active", "1", Gauge, [],
+        Gpu(|_, g| counter(g, |c| c.memory)),
+        "Share of the memory bandwidth that was used in them, of the whole device.";
+    "gapprobe.gpu.sm.active", "1", Gauge, [],
+        Gpu(|_, g| counter(g, |c| c.sm)),
+        "Share of them in which a warp was on a multiprocessor, mean over all.";
+    "gapprobe.gpu.sm.occupancy", "1", Gauge, [],
+        Gpu(|_, g| counter(g, |c| c.occupancy)),
+        "Warps on the multiprocessors in them, of those that there is room for.";
+    "gapprobe.gpu.pcie.io", "By/s", Gauge, ["direction"],
+        Gpu(|_, g| link(g, |c| c.pcie_sent, |c| c.pcie_received)),
+        "Traffic over PCIe in them, as the device sees it.";
+    "gapprobe.gpu.nvlink.io", "By/s", Gauge, ["direction"],
+        Gpu(|_, g| link(g, |c| c.nvlink_sent, |c| c.nvlink_received)),
+        "Traffic over NVLink in them, as the device sees it.";
     "gapprobe.steps", "{step}", Counter, [],
         Summed(|p| one(p.steps().map(|n| n as f64))),
         "Steps of the run: those marked by the program, else all that were counted, else those recorded; absent where some are in none of these.";

@@ -4,6 +4,7 @@
 use cli::live::DeviceFigures;
 use serde_json::{json, Map, Value};
 use verdict::analysis::Bucket;
+use verdict::output::summary::counters;
 
 use super::program_lines;
 use crate::verbs::watched::Watched;
@@ -31,6 +32,7 @@ pub(super) fn objects(w: &Watched, lines: bool) -> Vec<Value> {
             "steps": f.map(|f| f.steps),
             "busy_share": d.filter(|d| d.buckets.total() > 0).map(|d| d.busy),
             "bucket_shares": buckets,
+            "counters": d.and_then(|d| d.counters).map(counters),
             "cost_share": f.map(|f| f.cost.share),
             "cost_least": f.map(|f| f.cost.least),
             "cost_most": f.map(|f| f.cost.most),

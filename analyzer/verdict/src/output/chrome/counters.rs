@@ -52,7 +52,10 @@ pub(super) fn write<W: Write>(
     run: &Run,
     analysis: &Analysis,
 ) -> Result<(), WriteError> {
-    between(out, frame, run)?;
+    let readings = Newest(run);
+    for (gauge, name, value) in BETWEEN {
+        readings.write(out, frame, name, value, |r| r.gauge == gauge as u32)?;
+    }
     for (i, device) in analysis.devices.iter().enumerate() {
         let ordinal = u64::from(device.ordinal);
         let bins = Bins::over(analysis.valid.clip(device.span));
@@ -64,26 +67,48 @@ pub(super) fn write<W: Write>(
         if let Some(depths) = queue_depth(&bins, run, i) {
             series(out, frame, b"queue depth", ordinal, &bins, &depths)?;
         }
+        for (gauge, name) in USED {
+            let name = [format!("GPU {ordinal} ").as_bytes(), name].concat();
+            let is_of_it = |r: &Reading| r.gauge == gauge as u32 && u64::from(r.device) == ordinal;
+            readings.write(out, frame, &name, |r| (r.value + 50) / 100, is_of_it)?;
+        }
     }
     Ok(())
 }
 
 /// What was counted between windows, a reading each second: steps, launches, and the share of the
 /// time in which a thread was in a synchronizing call (over 100 % where several were).
-fn between<W: Write>(out: &mut Output<W>, frame: Frame, run: &Run) -> Result<(), WriteError> {
-    type Shown = fn(&Reading) -> u64;
-    let shown: [(Gauge, &[u8], Shown); 3] = [
-        (Gauge::StepNs, b"between windows: step us", |r| r.value / 1000),
-        (Gauge::Launches, b"between windows: launches/s", |r| per_second(r, r.value)),
-        (Gauge::SyncNs, b"between windows: in syncs %", |r| per_second(r, r.value) / 10_000_000),
-    ];
-    let most = run.readings.len().saturating_sub(super::facts::MOST_SAMPLES);
-    for (gauge, name, value) in shown {
-        let all = run.readings.iter().skip(most).filter(|r| r.gauge == gauge as u32);
+const BETWEEN: [(Gauge, &[u8], fn(&Reading) -> u64); 3] = [
+    (Gauge::StepNs, b"between windows: step us", |r| r.value / 1000),
+    (Gauge::Launches, b"between windows: launches/s", |r| per_second(r, r.value)),
+    (Gauge::SyncNs, b"between windows: in syncs %", |r| per_second(r, r.value) / 10_000_000),
+];
+
+/// What a GPU's own counters say.
+const USED: [(Gauge, &[u8]); 3] = [
+    (Gauge::TensorActive, b"tensor cores %"),
+    (Gauge::DramActive, b"memory bandwidth %"),
+    (Gauge::SmActive, b"multiprocessors %"),
+];
+
+/// The newest readings of a run.
+struct Newest<'a>(&'a Run);
+
+impl Newest<'_> {
+    /// Those of the time from one moment to another, as a counter that is 0 between them.
+    fn write<W: Write>(
+        &self,
+        out: &mut Output<W>,
+        frame: Frame,
+        name: &[u8],
+        value: impl Fn(&Reading) -> u64,
+        counts: impl Fn(&Reading) -> bool,
+    ) -> Result<(), WriteError> {
+        let most = self.0.readings.len().saturating_sub(super::facts::MOST_SAMPLES);
         let mut last_end = 0;
-        for r in all {
+        for r in self.0.readings.iter().skip(most).filter(|r| counts(r)) {
             if last_end != 0 && last_end != r.span.start {
-                point(out, frame, name, last_end, 0)?; // a window lies between
+                point(out, frame, name, last_end, 0)?; // (a window lies between)
             }
             point(out, frame, name, r.span.start, value(r))?;
             last_end = r.span.end;
@@ -91,8 +116,8 @@ fn between<W: Write>(out: &mut Output<W>, frame: Frame, run: &Run) -> Result<(),
         if last_end != 0 {
             point(out, frame, name, last_end, 0)?;
         }
+        Ok(())
     }
-    Ok(())
 }
 
 fn per_second(r: &Reading, n: u64) -> u64 {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{json, Map, Value};
-use trace::define::{CPUS, CPU_QUOTA, DIRECTORY, FLIGHT, WINDOWS};
+use trace::define::{CPUS, CPU_QUOTA, DIRECTORY, FLIGHT, STEP_TFLOP, WINDOWS};
 use trace::event::Gauge;
 use trace::{Header, Loss, Total};
 
@@ -21,7 +21,7 @@ pub const KEY: &str = "gapprobe";
 /// Key of the program's command line.
 pub const COMMAND: &str = "command";
 /// The attributes that a run is judged by.
-pub const JUDGED_BY: [&str; 6] = [DIRECTORY, CPUS, CPU_QUOTA, PYTHON_VERSION, WINDOWS, FLIGHT];
+pub const JUDGED_BY: [&str; 7] = [DIRECTORY, CPUS, CPU_QUOTA, PYTHON_VERSION, WINDOWS, FLIGHT, STEP_TFLOP];
 /// Marks of losses written at most; the losses of others are in the totals, and taken to lie in the
 /// observed time.
 pub const MOST_MARKS: usize = 10_000;

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Purpose: what the GPU's own counters say of the steady steps is in the line of a GPU-bound run,
+//! in its summary, on the screen and in the trace; with the FLOPs of a step, MFU. Where the GPU has
+//! no counters it is said why.
+
+mod program;
+
+use cli::{live, overview};
+use program::Program;
+use trace::define::STEP_TFLOP;
+use trace::event::Gauge;
+use trace::{Event, Kind};
+use verdict::output::summary::{summary, Around};
+use verdict::output::{chrome, sentence};
+use verdict::{Analysis, Run};
+
+const SECOND: u64 = 1_000_000_000;
+/// Steps of 0.1 s.
+const STEPS: u32 = 60;
+
+/// A program that keeps its GPU at work.
+fn computing() -> Program {
+    let mut p = Program::new();
+    for n in 0..STEPS {
+        let begin = p.t;
+        for _ in 0..5 {
+            p.launch("gemm", 132, 20_000_000);
+        }
+        p.sync();
+        let end = std::mem::replace(&mut p.t, begin);
+        p.mark(n, end);
+        p.t = end;
+    }
+    p
+}
+
+/// The same figures for each second: of the first one others, as half of it lies before the steps.
+fn read(p: &mut Program, of: &[(Gauge, u64)]) {
+    for second in 0..6 {
+        for &(gauge, value) in of {
+            let from = SECOND / 2 + SECOND * second;
+            let mut e = Event::new(Kind::Gauge, from, from + SECOND);
+            let value = if second == 0 { 10_000 } else { value };
+            (e.a, e.b, e.c) = (gauge as u32, value as u32, (value >> 32) as u32);
+            p.b.on_recorder(e);
+        }
+    }
+}
+
+fn line(run: &Run, a: &Analysis) -> String {
+    sentence::line(run, a, None)
+}
+
+#[test]
+fn a_gpu_bound_run_says_how_well_the_gpu_is_used() {
+    let mut p = computing();
+    read(
+        &mut p,
+        &[
+            (Gauge::TensorActive, 1250),
+            (Gauge::DramActive, 8100),
+            (Gauge::SmActive, 9800),
+            (Gauge::SmOccupancy, 4400),
+            (Gauge::Fp32Active, 3100),
+            (Gauge::Fp64Active, 40),
+            (Gauge::NvlinkReceived, 12_340_000_000),
+        ],
+    );
+    p.b.attribute(STEP_TFLOP, "25");
+    let (run, a) = p.analyze();
+    let counters = a.devices[0].counters.expect("counters");
+    assert_eq!((counters.tensor, counters.memory, counters.fp16), (Some(0.125), Some(0.81), None));
+    assert_eq!(counters.ns, 5 * SECOND, "of whole readings in the steady steps");
+    let line = line(&run, &a);
+    assert!(
+        line.contains("GPU-bound: kernels run >99% of the time, tensor cores 12%, memory bandwidth 81%"),
+        "{line}"
+    );
+    let text = a.verdict.text();
+    assert!(text.contains("its tensor cores are 12% busy, 81% of its memory bandwidth is used"), "{text}");
+
+    let said = overview::gauges(&run, &a);
+    // 25 TFLOP in 100 ms, of 989.5 TFLOP/s
+    assert_eq!(
+        said,
+        ["GPU counters: tensor cores 12%, memory bandwidth 81%, multiprocessors 98%, occupancy 44%, FP32 pipe 31%, \
+          NVLink in 12.3 GB/s, MFU 25%."]
+    );
+    let object = summary(&run, &a, &Around::default());
+    let device = &object["devices"][0]["counters"];
+    assert_eq!(device["tensor_active_share"], 0.125);
+    assert_eq!(device["nvlink_received_bytes_per_s"], 12_340_000_000.0);
+    assert!(device["nvlink_sent_bytes_per_s"].is_null());
+    assert_eq!(object["verdict"]["figures"]["tensor_share"], 0.125);
+
+    let figures = live::Figures::new(&run);
+    assert_eq!(figures.devices[0].counters.and_then(|c| c.tensor), Some(0.125));
+
+    let written = chrome::write(&run, &a, Vec::new(), &chrome::ChromeOptions::default()).unwrap().0;
+    let mut trace = String::new();
+    std::io::Read::read_to_string(&mut flate2::read::GzDecoder::new(&written[..]), &mut trace).unwrap();
+    let points = trace.matches("\"name\":\"GPU 0 tensor cores %\"").count();
+    assert_eq!(points, 7, "one a reading, and the end");
+}
+
+#[test]
+fn where_there_are_no_counters_it_is_said_why() {
+    let mut p = computing();
+    p.b.attribute("nvml.gpm", "device 0: this GPU has none (Hopper and newer do)");
+    p.b.attribute("nvml.gpm", "device 1: not permitted");
+    let (run, a) = p.analyze();
+    assert_eq!(a.devices[0].counters, None);
+    assert!(line(&run, &a).contains("kernels run >99% of the time:"), "{}", line(&run, &a));
+    assert_eq!(overview::gauges(&run, &a), ["GPU counters: this GPU has none (Hopper and newer do)."]);
+    let (run, a) = computing().analyze();
+    assert_eq!(overview::gauges(&run, &a), [""; 0], "nothing is known of them");
+}
+
+/// Another process may have been counted, too.
+#[test]
+fn another_process_on_the_device_is_said() {
+    let mut p = computing();
+    read(&mut p, &[(Gauge::SmActive, 9800)]);
+    let mut e = Event::new(Kind::Gauge, 2 * SECOND, 2 * SECOND);
+    (e.a, e.b) = (Gauge::Processes as u32, 3);
+    p.b.on_recorder(e);
+    let (run, a) = p.analyze();
+    assert_eq!(
+        overview::gauges(&run, &a),
+        ["GPU counters: multiprocessors 98%; 3 processes have it in use, and are all counted."]
+    );
+}
