@@ -61,8 +61,7 @@ pub const UNSEEN: &str = "none: launches are not seen without CUPTI";
 pub const ENDED: &str = "none: recording ended for good, launches are not seen without CUPTI";
 /// Value of [`WINDOWS`] and [`FLIGHT`]: they go by steps, and nothing told them.
 pub const NO_STEPS: &str = "none: no steps are known";
-/// The attribute that says how many TFLOP a step of the program does on one GPU, as its user has given
-/// it.
+/// The attribute that says how many TFLOP a step does on one GPU, as the user has given it.
 pub const STEP_TFLOP: &str = "step.tflop";
 /// The attribute that names the job, as the batch system or launcher numbers it.
 pub const JOB: &str = "job";

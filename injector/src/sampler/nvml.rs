@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
 //! What the GPU's own management library says, once a second, of the devices this process works on:
-//! utilisation, power, clock, why it is held down, memory, its counters ([`gpm`]). A thread of its own that does nothing
-//! else: a call that hangs holds up nothing, one slower than 100 ms is the last.
+//! utilisation, power, clock, why it is held down, memory, its counters ([`gpm`]). A thread of its
+//! own that does nothing else: a call that hangs holds up nothing, one slower than 100 ms is the
+//! last.
 //!
 //! NVML numbers devices in its own order and knows nothing of CUDA_VISIBLE_DEVICES: a device is
 //! found by the UUID, else the PCI address, that the driver tells for its ordinal. A slice of a GPU

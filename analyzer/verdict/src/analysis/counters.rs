@@ -21,8 +21,8 @@ pub struct Counters {
     pub sm: Option<f64>,
     /// Warps on the multiprocessors, of those that there is room for.
     pub occupancy: Option<f64>,
-    /// Tensor cores at work: the share of their peak FLOP/s, at the clock that the GPU had, whatever
-    /// the precision.
+    /// Tensor cores at work: the share of their peak FLOP/s at the clock that the GPU had (HFU),
+    /// whatever the precision.
     pub tensor: Option<f64>,
     /// Memory bandwidth in use.
     pub memory: Option<f64>,

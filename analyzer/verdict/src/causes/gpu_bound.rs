@@ -22,10 +22,9 @@
 //! - a single launch has a quarter of all kernel time,
 //! - another tool's trace is idle for more than half of its whole length, which the line says.
 //!
-//! Running kernels do not have to use the chip well. Where the GPU has counters (Hopper and newer),
-//! the line says how much of the time its tensor cores worked and of its memory bandwidth was used:
-//! means over the steady time, of the whole device. See GP103 SMALL-KERNELS, too, and use a kernel
-//! profiler for the largest ones.
+//! Running kernels do not have to use the chip well. On Hopper and newer the line says how busy the
+//! tensor cores were and how much of the memory bandwidth was used, by the device's own counters.
+//! See GP103 SMALL-KERNELS, too, and use a kernel profiler for the largest ones.
 //!
 //! # Example
 //! ```sh

@@ -76,9 +76,12 @@ pub(super) fn write<W: Write>(
     Ok(())
 }
 
+/// The value that is shown of a reading.
+type Shown = fn(&Reading) -> u64;
+
 /// What was counted between windows, a reading each second: steps, launches, and the share of the
 /// time in which a thread was in a synchronizing call (over 100 % where several were).
-const BETWEEN: [(Gauge, &[u8], fn(&Reading) -> u64); 3] = [
+const BETWEEN: [(Gauge, &[u8], Shown); 3] = [
     (Gauge::StepNs, b"between windows: step us", |r| r.value / 1000),
     (Gauge::Launches, b"between windows: launches/s", |r| per_second(r, r.value)),
     (Gauge::SyncNs, b"between windows: in syncs %", |r| per_second(r, r.value) / 10_000_000),
