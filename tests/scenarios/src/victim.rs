@@ -94,6 +94,16 @@ impl Victim {
         self.env("GAPPROBE_TEST_FREE_MS", "3600000")
     }
 
+    /// With a management library for the GPUs (victims/libnvidia-ml.c) that behaves so.
+    pub fn with_nvml(self, mode: &str) -> Victim {
+        let folder = self.folder.join("nvml");
+        std::fs::create_dir_all(&folder).expect("folder");
+        let library = built().victims.join("13.0/libnvidia-ml.so");
+        std::os::unix::fs::symlink(library, folder.join("libnvidia-ml.so.1")).expect("link");
+        let path = format!("{}:{}", built().sim.join("13.0").display(), folder.display());
+        self.env("LD_LIBRARY_PATH", path).env("FAKE_NVML", mode)
+    }
+
     /// Without gapprobe.
     pub fn alone(mut self) -> Victim {
         self.command.env_remove("LD_PRELOAD");

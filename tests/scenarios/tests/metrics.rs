@@ -66,6 +66,21 @@ fn counters_of_a_program_that_is_recorded_whole_are_its_summarys() {
     is_the_summarys(Victim::ours("13.0", &["waits", "6000", "500", "s"]).whole(), 4.0);
 }
 
+/// The figures are those of victims/libnvidia-ml.c.
+#[test]
+fn what_the_gpus_counters_say_is_in_the_metrics_and_in_the_summary() {
+    let victim = Victim::ours("13.0", &["waits", "4000", "500", "s"]).with_nvml("").whole();
+    let (last, summary) = watched(victim);
+    assert_eq!(last("gapprobe_gpu_tensor_active_ratio", ""), 0.0525);
+    assert_eq!(last("gapprobe_gpu_memory_active_ratio", ""), 0.1025);
+    let received = 21.25 * 1_048_576.0;
+    assert_eq!(last("gapprobe_gpu_pcie_io_bytes_per_second", "received"), received);
+    let counters = &summary["devices"][0]["counters"];
+    assert_eq!(counters["sm_active_share"], 0.0225, "{counters}");
+    assert_eq!(counters["pcie_received_bytes_per_s"], received);
+    assert!(counters["nvlink_sent_bytes_per_s"].is_null(), "{counters}");
+}
+
 #[test]
 fn counters_of_a_program_that_is_recorded_in_windows_are_its_summarys() {
     let victim = Victim::ours("13.0", &["waits", "9000", "500", "s"]);

@@ -224,14 +224,8 @@ fn a_program_that_takes_our_descriptors_keeps_its_own() {
 fn gauges(seconds: &str, mode: &str) -> (Vec<(Gauge, u64)>, Vec<String>, Run) {
     let python = pythons().pop().expect("a python");
     let victim = victim(&python, "sleep", seconds);
-    let library = built().victims.join("13.0/libnvidia-ml.so");
-    let folder = victim.folder.join("nvml");
-    std::fs::create_dir_all(&folder).expect("folder");
-    if mode != "none" {
-        std::os::unix::fs::symlink(library, folder.join("libnvidia-ml.so.1")).expect("link");
-    }
-    let path = format!("{}:{}", built().sim.join("13.0").display(), folder.display());
-    let run = victim.env("LD_LIBRARY_PATH", path).env("FAKE_NVML", mode).env("SIM_DEVICES", "2").run();
+    let victim = if mode == "none" { victim } else { victim.with_nvml(mode) };
+    let run = victim.env("SIM_DEVICES", "2").run();
     let recorded = fine(&run, &python);
     let value = |e: &Event| u64::from(e.b) | u64::from(e.c) << 32;
     let all = recorded.of(Kind::Gauge).filter_map(|(_, e)| Some((Gauge::from_u32(e.a)?, e.x, value(e))));

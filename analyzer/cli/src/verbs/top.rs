@@ -38,9 +38,11 @@ Examples:
 ///
 /// A row a process and GPU. STEP and P90 are the median and the 90th percentile of its last steps.
 /// BUSY is the time in which anything ran on the GPU; COMPUTE to OTHER is where all of the time
-/// went, and sums up to 100 %. COST is what recording adds to the steps looked at, a share of them,
-/// or of the whole run where that cannot be told: an estimate. SEEN is what the figures rest on: of
-/// a program with very many launches less than was asked for. Of a process that records in windows
+/// went, and sums up to 100 %. TENSOR and MEMORY, where a GPU has counters for it, are how busy its
+/// tensor cores were, and how much of its memory bandwidth was used. COST is what recording adds to
+/// the steps looked at, a share of them, or of the whole run where that cannot be told: an
+/// estimate. SEEN is what the figures rest on: of a program with very many launches less than was
+/// asked for. Of a process that records in windows
 /// COUNTED is what it counts between them: the median of its steps now, and of it the time in
 /// synchronizing calls (of all threads). One that did nothing for 20 steps and ten seconds is said
 /// to be hung, and in what call a thread waits. RECORDING is as in gapprobe ps, with the age of

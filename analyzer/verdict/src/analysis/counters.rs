@@ -58,10 +58,10 @@ impl Counters {
                 (weighted + r.value as f64 * r.span.ns() as f64, ns.saturating_add(r.span.ns()))
             };
             let (weighted, ns) = all.fold((0.0, 0), sum);
-            (ns >= LEAST_NS).then(|| (weighted / ns as f64 * unit, ns))
+            (ns >= LEAST_NS).then(|| (weighted / ns as f64 / unit, ns))
         };
         let value = |gauge, unit| mean(gauge, unit).map(|(value, _)| value);
-        let share = |gauge| value(gauge, 1e-4);
+        let share = |gauge| value(gauge, 1e4);
         Some(Counters {
             ns: mean(Gauge::SmActive, 1.0)?.1,
             sm: share(Gauge::SmActive),
