@@ -14,7 +14,8 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 from check import native, victim  # noqa: E402
 from check.plan import FAIL, INFO, NOT_RUN, PASS  # noqa: E402
 from suites import causes  # noqa: E402
-from suites.causes_labels import HEALTHY, LABELS, WINS, WINS_LITTLE  # noqa: E402
+from suites.causes import LABELS  # noqa: E402
+from suites.causes_labels import HEALTHY, WINS, WINS_LITTLE  # noqa: E402
 from test_check import CannedRun  # noqa: E402
 
 
@@ -46,8 +47,9 @@ class Labels(CannedRun):
                 self.assertTrue(f'"{form}"' in text or (form == "fixed" and "forms=" not in text), f"{name} {form}")
 
     def test_the_halves_are_all_of_them(self):
-        first, second = causes.chosen(["1"]), causes.chosen(["2"])
-        self.assertEqual(sorted(first + second), sorted(LABELS))
+        first, second, gpu = (causes.chosen([part]) for part in ("1", "2", "gpu"))
+        self.assertEqual(sorted(first + second + gpu), sorted(LABELS))
+        self.assertEqual(sum(not LABELS[name].healthy for name in gpu), 15)
         self.assertEqual(causes.chosen(["host_gc"]), ["host_gc"])
         with self.assertRaises(ValueError):
             causes.chosen(["host_gx"])

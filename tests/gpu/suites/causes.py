@@ -16,11 +16,14 @@ import tarfile
 
 from check import machine, native, pairing, victim
 from check.plan import FAIL, INFO, NOT_RUN, PASS
-from suites.causes_labels import LABELS, LEAST_WIN, MOST_HARMLESS, SILENT, WINS
+from suites.causes_gpu_bound import GPU_BOUND
+from suites.causes_labels import LABELS as OF_IDLE_TIME
+from suites.causes_labels import LEAST_WIN, MOST_HARMLESS, SILENT, WINS
 from suites.causes_promises import PROMISE_OFF, PROMISE_OVER, in_doubt, judge_promise, judge_promises, judge_turns
 
 NAME = "causes"
-ABOUT = f"{len(LABELS)} programs, one cause each, some two, some none: verdict, line, promise (two parts, 1 and 2, some 400 s each before each form ran twice; turns for more)"
+LABELS = OF_IDLE_TIME | GPU_BOUND
+ABOUT = f"{len(LABELS)} programs, one cause each, some two, some none: verdict, line, promise (parts 1 and 2, some 400 s each before each form ran twice; gpu: those whose GPU is never idle; turns for more)"
 
 PROGRAMS = victim.PROGRAMS / "causes"
 MODEL_ERROR = 0.03  # the replay with nothing changed may take so much longer or shorter than what was recorded
@@ -28,6 +31,7 @@ RECORDING_BYTES = 300_000  # what a recording for CI may weigh, compressed; larg
 ARCHIVE_BYTES = 15 << 20
 SETUP_S = 25  # a batch of programs until all are ready
 EACH_S = 7  # one program's own time, alone
+GPU = "gpu"  # the part of those programs
 TURNS = "turns"  # the part, and the form, that is for information
 AGAIN = " again"  # behind a form's name: its second run; the third is `slow 3`
 # gapprobe keeps the recording, in a ring that is large enough for these runs.
@@ -276,16 +280,17 @@ class Archive:
 
 
 def chosen(only):
-    """Programs by name; `1` and `2` are the halves of all of them, every second one each."""
+    """Programs by name; `gpu`: those whose GPU is never idle; `1` and `2`: halves of the others, every second one each."""
     if only is None:
         return list(LABELS)
-    names = list(LABELS)
-    unknown = [o for o in only if o not in names and o not in ("1", "2", TURNS)]
+    names = list(OF_IDLE_TIME)
+    unknown = [o for o in only if o not in LABELS and o not in ("1", "2", GPU, TURNS)]
     if unknown:
         raise ValueError(f"no such program: {', '.join(unknown)}")
     if set(only) == {TURNS}:
         return names
-    return [n for i, n in enumerate(names) if n in only or str(1 + i % 2) in only]
+    bound = [n for n in GPU_BOUND if n in only or GPU in only]
+    return [n for i, n in enumerate(names) if n in only or str(1 + i % 2) in only] + bound
 
 
 def forms_of(label, turns):
