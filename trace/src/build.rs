@@ -134,6 +134,12 @@ impl Builder {
         id
     }
 
+    /// Describes a device of this compute capability.
+    pub fn capability(&mut self, ordinal: u32, (compute_major, compute_minor): (u32, u32)) {
+        let info = DeviceInfo { compute_major, compute_minor, ..DeviceInfo::default() };
+        self.define(ordinal, Definition::Device(info));
+    }
+
     /// Describes a device.
     pub fn device(&mut self, ordinal: u32, name: &str, multiprocessors: u32) {
         let name = self.string(name);

@@ -24,6 +24,8 @@ mod cost;
 mod cpus;
 #[path = "causes/device.rs"]
 mod device;
+#[path = "causes/fp32_matmul.rs"]
+mod fp32_matmul;
 #[path = "causes/gil.rs"]
 mod gil;
 #[path = "causes/gpus.rs"]

@@ -9,7 +9,7 @@ use verdict::{Analysis, Run};
 
 use super::program::Pose;
 use super::samples::{stack, standing, PREPARE};
-use super::{casts, device, input, kept, launch_lines, memory, run, verdicts};
+use super::{casts, device, fp32_matmul, input, kept, launch_lines, memory, run, verdicts};
 
 /// How a cause is said.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -84,6 +84,13 @@ const PAIRS: &[Pair] = &[
     pair("INPUT-WORKERS", Named, Labelled("loader_two_workers.slow"), Labelled("loader_two_workers.fixed")),
     // four that wait for a store; that have it read many samples at once
     pair("INPUT-STORAGE", Named, Labelled("loader_slow_reads.slow"), Labelled("loader_slow_reads.fixed")),
+    // products in float32 all the time; one among twenty of the tensor cores'
+    pair(
+        "FP32-MATMUL",
+        Named,
+        Built(|| run(|p| fp32_matmul::layers(p, 20, fp32_matmul::FFMA))),
+        Built(|| run(fp32_matmul::few)),
+    ),
     pair("LAUNCH-OPTIMIZER", Named, Labelled("launch_optimizer.slow"), Labelled("launch_optimizer.fixed")),
     pair("GRAPH-BREAKS", Named, Labelled("launch_graph_breaks.slow"), Built(|| run(launch_lines::compiled))),
     pair("INPUT-COLLATE", Named, Labelled("loader_hf_collate.slow"), Labelled("loader_hf_collate.fixed")),

@@ -68,6 +68,8 @@ pub struct Program {
     pub shared: u64,
     /// Stack id of the calls that wait, copy or allocate from now on.
     pub site: u32,
+    /// Stack id of the launches from now on.
+    pub launches_at: u32,
     /// Synchronizes are only seen as CUPTI's records.
     pub syncs_are_records: bool,
     /// By how much recording slows what goes with a launch: (7, 5) takes 1.4 times as long.
@@ -94,6 +96,7 @@ impl Program {
             launches: 0,
             shared: 0,
             site: 0,
+            launches_at: 0,
             syncs_are_records: false,
             slowed: (1, 1),
             skew: 0,
@@ -128,7 +131,9 @@ impl Program {
         e.a = pack(domain, id);
         e.x = class as u8;
         e.correlation = self.correlation;
-        if !matches!(class, Class::Launch | Class::GraphLaunch | Class::StreamWait) {
+        if class == Class::Launch {
+            e.c = self.launches_at;
+        } else if !matches!(class, Class::GraphLaunch | Class::StreamWait) {
             e.c = self.site;
         }
         self.calls.push((self.tid, e));

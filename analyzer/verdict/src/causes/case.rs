@@ -172,6 +172,17 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// What the replay wins, at most `most`, with kernels that take as long as `takes` says: it is
+    /// given the id of a kernel's definition and what it took, ns.
+    pub(super) fn win_of_kernels(&self, takes: &dyn Fn(u32, u64) -> u64, most: Bound) -> Win {
+        let room = self.elsewhere.room().max(0.0);
+        if !self.trusts_replay() {
+            return Win::within(room, most);
+        }
+        let after = self.prepared.play_kernels(takes) as f64;
+        Win::within(((self.base - after) / self.base).min(room), most)
+    }
+
     /// What taking long host stretches out wins (`fix`; `bucket`: the gap time that is charged to
     /// them), or `None` where they cost nothing of their own. A wait in front of a stretch claims
     /// the same gap and is charged for it: rightly, where taking the wait out wins it as well;

@@ -40,15 +40,11 @@
 //! before the loop. Use one `torch.autocast` region around the whole forward pass: its cache of
 //! cast weights ends with the region. `torch.compile` fuses casts into the kernels that use them.
 
-use crate::timeline::buckets::NOTICED_SHARE;
-use std::collections::HashMap;
-
-use trace::Kind;
-
 use super::case::FUSED;
+use super::kernels::Kernels;
 use super::Case;
-use crate::analysis::{share, Advice, Bound, Bucket, Fact, Figure, Finding, Win};
-use crate::run::Op;
+use crate::analysis::{Advice, Bound, Fact, Figure, Finding, Win};
+use crate::timeline::buckets::NOTICED_SHARE;
 
 /// Stable code.
 pub const CODE: &str = "GP131";
@@ -60,23 +56,12 @@ pub const NAME: &str = "CASTS";
 const NEEDLESS: f64 = 0.5;
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let index = case.run.devices.iter().position(|d| d.ordinal == case.device.ordinal)?;
-    let mut known: HashMap<u32, bool> = HashMap::new();
-    let mut casts = |op: &Op| {
-        op.kind == Kind::Kernel
-            && *known.entry(op.a).or_insert_with(|| is_cast(case.run.definitions.kernel_name(op.a)))
-    };
-    let (mut count, mut ns) = (0u64, 0u64);
-    for op in case.run.devices.get(index)?.streams.iter().flat_map(|s| &s.ops).filter(|o| casts(o)) {
-        let seen = case.analysis.counts.measure(op.span());
-        count += u64::from(seen > 0);
-        ns = ns.saturating_add(seen);
-    }
+    let casts = Kernels::of(case, 0, is_cast)?;
     let steps = case.analysis.steps.steady().len() as u64;
-    if count < 2 * steps.max(1) {
+    if casts.count < 2 * steps.max(1) {
         return None;
     }
-    let lost = share(ns, case.device.wall_ns).min(case.share(&[Bucket::Compute]));
+    let lost = casts.share(case);
     if lost < NOTICED_SHARE {
         return None;
     }
@@ -85,10 +70,10 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let mut f = case.fusing((CODE, NAME), lost, win);
     f.promise = f.promise.map(|p| p.give_or_take(p.error_ns() / FUSED));
     f.advice = Advice::new("keep tensors in one type", "cast once and keep it (model.to(torch.bfloat16), inputs in the model's type), one autocast region, torch.compile");
-    f.count = count;
+    f.count = casts.count;
     f.facts.say(
         Fact::new("kernels that only convert types run {often} and take {share} of the time")
-            .with("often", case.rhythm(count))
+            .with("often", case.rhythm(casts.count))
             .with("share", Figure::Share(lost)),
     );
     f.facts.say(Fact::new("half of them taken out"));

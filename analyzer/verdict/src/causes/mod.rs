@@ -11,12 +11,13 @@
 //! `unlike.rs`: windows whose steps are not the run's; `late.rs`: what collectives waited for late
 //! ranks; `cpus.rs`: how many CPUs there are, who uses them; `workers.rs`: children, a loader's
 //! workers; `saves.rs`: what a checkpoint costs; `sync_calls.rs`: which way of waiting a call is;
-//! `memory.rs`: allocations that failed, memory that grows. Adding one: CONTRIBUTING.md, "A cause".
+//! `kernels.rs`: kernels by their names; `memory.rs`: allocations that failed, memory that grows. Adding one: CONTRIBUTING.md, "A cause".
 
 mod agreeing;
 mod case;
 mod cost;
 mod cpus;
+mod kernels;
 mod late;
 pub mod memory;
 mod needed;
@@ -43,6 +44,7 @@ pub mod compile;
 pub mod copy;
 pub mod device_wait;
 pub mod file_io;
+pub mod fp32_matmul;
 pub mod gc;
 pub mod gil;
 pub mod gpu_bound;
@@ -216,6 +218,8 @@ registry! {
         "GPU memory runs out";
     casts 3 [None, None, None] Some(casts::evaluate),
         "kernels that only convert types";
+    fp32_matmul 2 [None, None, None] Some(fp32_matmul::evaluate),
+        "FP32 products leave the tensor cores idle";
     gpu_bound 9 [None, None, None] None,
         "GPU-bound";
     mixed 9 [None, None, None] None,
@@ -249,6 +253,11 @@ pub fn kind_of(code: &str) -> Option<&'static str> {
 /// Is it this cause or a kind of it?
 pub(crate) fn is_of(code: &str, family: &str) -> bool {
     code == family || kind_of(code) == Some(family)
+}
+
+/// Is it a cause of time in which kernels run, and not of idle time?
+pub(crate) fn is_of_kernels(code: &str) -> bool {
+    [small_kernels::CODE, casts::CODE, fp32_matmul::CODE].contains(&code)
 }
 
 /// The module doc of a source file.

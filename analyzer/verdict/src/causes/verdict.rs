@@ -323,10 +323,8 @@ fn effort(f: &Finding) -> u8 {
 /// named because its fix wins less or is more work for as much, and in second place it would read
 /// as if the wrong cause were named.
 fn next(findings: &[Finding], said: &[&str], share: f64) -> Option<(&'static str, f64)> {
-    // small kernels and casts are no idle time: what they are is in the text of their own verdict
-    // and in the report
-    let busy = [super::small_kernels::CODE, super::casts::CODE];
-    let time = |f: &&Finding| !said.contains(&f.code) && !busy.contains(&f.code) && f.charged <= share;
+    // what kernels waste is no idle time: it is in the text of their own verdict and in the report
+    let time = |f: &&Finding| !said.contains(&f.code) && !super::is_of_kernels(f.code) && f.charged <= share;
     let worth = |f: &&Finding| {
         let win = f.unrecorded_win;
         win >= f.charged * LEAST_PART && f.charged.min(win.max(f.charged / 2.0)) >= MINOR_WIN

@@ -10,7 +10,7 @@ use trace::loss::Severity;
 use crate::analysis::{
     passing, working, Analysis, Cost, OncePlace, Parts, Profiled, Promise, StepSource, Tied, Verdict,
 };
-use crate::causes::{gpu_bound, inconclusive, mixed, small_kernels, MODEL_ERROR};
+use crate::causes::{fp32_matmul, gpu_bound, inconclusive, mixed, small_kernels, MODEL_ERROR};
 use crate::run::Run;
 use crate::text::duration::long;
 use crate::text::escape::visible;
@@ -93,7 +93,7 @@ pub fn finding(a: &Analysis) -> Vec<String> {
     let mut all = v.facts.statements();
     if v.code != inconclusive::CODE {
         // (what kernels compute is not lost)
-        if ![gpu_bound::CODE, mixed::CODE, small_kernels::CODE].contains(&v.code) {
+        if ![gpu_bound::CODE, mixed::CODE, small_kernels::CODE, fp32_matmul::CODE].contains(&v.code) {
             all.push(format!("{} costs {} of the time", v.cause, percent(v.share)));
         }
         all.extend(step(v));
@@ -160,7 +160,7 @@ fn signed(share: f64) -> String {
 fn as_good(t: &Tied, step_ns: f64) -> String {
     let more = if t.more_work { ", more work" } else { "" };
     let mut out = format!("worth as much{more}: {}", t.cause);
-    if t.code != small_kernels::CODE {
+    if ![small_kernels::CODE, fp32_matmul::CODE].contains(&t.code) {
         let _ = write!(out, " {}", percent(t.share));
     }
     if let Some(promise) = t.promise {

@@ -8,7 +8,7 @@ use trace::Total;
 use crate::analysis::{
     working, Analysis, Bucket, Confidence, DeviceAnalysis, Facts, Figure, Often, StepSource, Verdict,
 };
-use crate::causes::{casts, gpu_bound, inconclusive, memory_growth, mixed, out_of_memory, small_kernels};
+use crate::causes::{gpu_bound, inconclusive, is_of_kernels, memory_growth, mixed, out_of_memory};
 use crate::output::evidence;
 use crate::output::line;
 use crate::output::line::Time;
@@ -175,7 +175,7 @@ fn does(a: &Analysis, d: &DeviceAnalysis) -> String {
     };
     match idle * 2.0 >= 1.0 - compute {
         // (of kernels that do little the time is not idle)
-        _ if [small_kernels::CODE, casts::CODE].contains(&a.verdict.code) => {
+        _ if is_of_kernels(a.verdict.code) => {
             format!("{gpu} busy {}", percent(d.busy_share()))
         }
         true => format!("{gpu} idle {}", percent(idle)),

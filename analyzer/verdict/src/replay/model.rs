@@ -52,25 +52,34 @@ impl Prepared {
     /// The same with kernels that take `slower` times as long as recorded (a GPU that no longer
     /// waits lowers its clock).
     pub fn play_slower(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool, slower: f64) -> u64 {
-        self.twice_at(fixes, at, slower).1
+        let takes = |_, ns: u64| if slower > 1.0 { (ns as f64 * slower) as u64 } else { ns };
+        self.twice_as(fixes, at, &takes, self.slowed).1
+    }
+
+    /// The same with kernels that take as long as `takes` says, which is given the id of a kernel's
+    /// definition and what it took, ns.
+    pub fn play_kernels(&self, takes: &dyn Fn(u32, u64) -> u64) -> u64 {
+        self.twice_as(Fixes::default(), &|_| true, takes, self.slowed).1
     }
 
     /// What it takes, ns, once nobody records it, if recording slows host and graphs by so much.
     pub(crate) fn play_unrecorded(&self, slows: RecorderSlows) -> u64 {
         let fixes = Fixes::of(&[Fix::FasterHost]);
-        self.twice_as(fixes, &|_| true, 1.0, Slowed::ByRecorder(slows)).1
+        self.twice_as(fixes, &|_| true, &as_recorded, Slowed::ByRecorder(slows)).1
     }
 
     /// What the first time takes, in front of an idle device, and the second.
     pub(super) fn twice(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool) -> (u64, u64) {
-        self.twice_at(fixes, at, 1.0)
+        self.twice_as(fixes, at, &as_recorded, self.slowed)
     }
 
-    fn twice_at(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool, slower: f64) -> (u64, u64) {
-        self.twice_as(fixes, at, slower, self.slowed)
-    }
-
-    fn twice_as(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool, slower: f64, slowed: Slowed) -> (u64, u64) {
+    fn twice_as(
+        &self,
+        fixes: Fixes,
+        at: &dyn Fn(u32) -> bool,
+        takes: &dyn Fn(u32, u64) -> u64,
+        slowed: Slowed,
+    ) -> (u64, u64) {
         let mut by_chain: Vec<Vec<u32>> = vec![Vec::new(); self.chains.max(1)];
         if self.chains > 1 {
             for (n, i) in self.items.iter().enumerate() {
@@ -92,7 +101,7 @@ impl Prepared {
             last: 0,
             bound_copy: [0; 2],
             bound_comm: 0,
-            slower,
+            takes,
             slowed,
             queues: [(1, LAUNCH_QUEUE), (GRAPH_NODES, GRAPH_QUEUE)]
                 .map(|(nodes, room)| self.queue(nodes, room)),
@@ -155,6 +164,11 @@ impl Queue {
     }
 }
 
+/// A kernel takes what it took.
+fn as_recorded(_kernel: u32, ns: u64) -> u64 {
+    ns
+}
+
 struct Playing<'a> {
     prepared: &'a Prepared,
     fixes: Fixes,
@@ -170,8 +184,8 @@ struct Playing<'a> {
     last: u64,
     bound_copy: [u64; 2],
     bound_comm: u64,
-    /// Kernels take this many times as long.
-    slower: f64,
+    /// How long kernels take that compute: by the id of their definition and what they took, ns.
+    takes: &'a dyn Fn(u32, u64) -> u64,
     slowed: Slowed,
     queues: [Queue; 2],
 }
@@ -317,8 +331,8 @@ impl Playing<'_> {
 
     /// `is_node`: one call launches it with others, as a graph.
     fn work(&mut self, n: usize, w: &Work, item: &Item, (began, part): (u64, Part), is_node: bool) {
-        let mut duration = match w.bucket == Bucket::Compute && self.slower > 1.0 {
-            true => (w.duration as f64 * self.slower) as u64,
+        let mut duration = match w.bucket == Bucket::Compute {
+            true => (self.takes)(w.kernel, w.duration),
             false => w.duration,
         };
         let mut spacing = i64::from(w.spacing);

@@ -79,6 +79,7 @@ impl Prepared {
                 stall: 0,
                 pinned: 0,
                 call: o.call,
+                kernel: if o.kind == Kind::Kernel { o.a } else { 0 },
                 stream: w.stream,
                 bucket,
                 small: bucket == Bucket::Compute

@@ -98,6 +98,8 @@ pub(super) struct Work {
     pub pinned: u32,
     /// Flat number of the call.
     pub call: u32,
+    /// Id of a kernel's definition; 0: it is none.
+    pub kernel: u32,
     pub stream: u16,
     pub bucket: Bucket,
     pub small: bool,

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP132 FP32-MATMUL: a step of products in float32, the same in TF32, and what is close by: few of
+//! them, short ones, a host that is the next limit, a GPU whose tensor cores are hardly faster.
+
+use verdict::analysis::Confidence;
+use verdict::Analysis;
+
+use super::{kept, run, time, verdict, Program};
+
+pub(super) const FFMA: &str =
+    "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
+const TF32: &str = "void cutlass::Kernel2<cutlass_80_tensorop_s1688gemm_256x128_16x3_tn_align4>(Params)";
+/// What a product takes in float32, and in TF32 by what the prediction rests on, ns.
+const SLOW: u64 = 900_000;
+const FAST: u64 = 202_700;
+
+/// Twenty layers of a product each, the first `slow` of them by such a kernel.
+pub(super) fn layers(p: &mut Program, slow: usize, name: &str) {
+    for layer in 0..20 {
+        match layer < slow {
+            true => p.launch(name, 528, SLOW),
+            false => p.launch(TF32, 528, FAST),
+        }
+        p.launch("at::native::vectorized_elementwise_kernel<4, relu>", 264, 30_000);
+    }
+    p.optimizer(25_000);
+}
+
+/// Among products on the tensor cores a single one that is not.
+pub(super) fn few(p: &mut Program) {
+    p.launch(FFMA, 528, 300_000);
+    layers(p, 0, FFMA);
+}
+
+fn is_not_said(a: &Analysis) {
+    assert!(a.findings.iter().all(|f| f.cause != "FP32-MATMUL"), "{:?}", a.findings);
+}
+
+#[test]
+fn products_in_float32_leave_the_tensor_cores_idle() {
+    let (run_, a) = run(|p| {
+        p.launches_at = p.b.stack(&[("forward", "/job/net.py", 31), ("<module>", "/job/train.py", 9)]);
+        layers(p, 20, FFMA);
+    });
+    verdict(&a, "FP32-MATMUL");
+    let v = &a.verdict;
+    assert_eq!(v.confidence, Confidence::Medium, "whether it is precise enough is not known");
+    assert_eq!(v.site.as_ref().map(|s| s.line), Some(31));
+    let line = ::verdict::output::sentence::line(&run_, &a, None);
+    assert!(line.contains("likely FP32 products leave the tensor cores idle (job/net.py:31)"), "{line}");
+    assert!(line.contains("allow TF32, or bf16 autocast"), "{line}");
+    kept(&a, time(|p| layers(p, 0, FFMA)));
+}
+
+#[test]
+fn few_and_short_ones_are_no_cause() {
+    verdict(&run(few).1, "GPU-BOUND");
+    let (_, a) = run(|p| {
+        for _ in 0..100 {
+            p.launch(FFMA, 528, 15_000);
+        }
+    });
+    is_not_said(&a);
+    is_not_said(&run(|p| layers(p, 20, TF32)).1);
+}
+
+/// Once the products are shorter the host is what the step waits for: no more is promised than
+/// comes.
+#[test]
+fn what_the_host_leaves_is_promised() {
+    let step = |p: &mut Program, slow: usize| {
+        for layer in 0..20 {
+            match layer < slow {
+                true => p.launch(FFMA, 528, SLOW),
+                false => p.launch(TF32, 528, FAST),
+            }
+            for _ in 0..50 {
+                p.launch("tiny", 264, 2_000);
+            }
+        }
+    };
+    let (_, a) = run(|p| step(p, 20));
+    verdict(&a, "FP32-MATMUL");
+    kept(&a, time(|p| step(p, 0)));
+}
+
+/// An A10: twice as fast in TF32 at most, and of that little is reached.
+#[test]
+fn where_tensor_cores_are_hardly_faster_it_is_no_cause() {
+    let (_, a) = run(|p| {
+        p.b.capability(0, (8, 6));
+        layers(p, 20, FFMA);
+    });
+    is_not_said(&a);
+    verdict(&a, "GPU-BOUND");
+}

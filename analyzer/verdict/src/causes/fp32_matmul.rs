@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP132 FP32-MATMUL: products and convolutions run in float32 beside the tensor cores.
+//!
+//! # What it means
+//! The GPU computes, with the wrong part of it: matrix products in float32 run on the pipes for
+//! single numbers, and the tensor cores, some seven times as fast in TF32 and fifteen in bfloat16
+//! (H100), idle. PyTorch does so unless it is told that TF32 is precise enough.
+//!
+//! # How it is recognised
+//! By the names of cuBLAS's, cuDNN's and CUTLASS's kernels, which say what computes: `ffma`,
+//! `simt_sgemm`, `sgemm`, `scudnn`. Only those of 20 us and more count (a shorter one waits for
+//! other things), on a GPU whose tensor cores take TF32 and are much faster in it (A100, H100, H200,
+//! B200).
+//!
+//! # How sure
+//! That these kernels use no tensor core is exact. By how much faster they get is an estimate: they
+//! are taken to reach six tenths of what the data sheet says of TF32, and 8 us at least (not
+//! measured yet). The replay tells what the step gains: the host may be the next limit.
+//!
+//! Whether TF32 (10 bits of mantissa) or bfloat16 (7) are precise enough is for you to judge, so the
+//! confidence is medium at most.
+//!
+//! # Example
+//! ```python
+//! # slow: y = x @ w, both in float32
+//! # fixed: once, at the start
+//! torch.set_float32_matmul_precision("high")
+//! ```
+//!
+//! # What to change
+//! `torch.set_float32_matmul_precision("high")` for products, `torch.backends.cudnn.allow_tf32 =
+//! True` for convolutions; or train under `torch.autocast("cuda", torch.bfloat16)`, which saves
+//! memory traffic as well. cuBLAS: `CUBLAS_TF32_TENSOR_OP_MATH`; CuPy: `CUPY_TF32=1`.
+
+use super::kernels::Kernels;
+use super::Case;
+use crate::analysis::{Advice, Bound, Confidence, Fact, Figure, Finding};
+use crate::timeline::buckets::NOTICED_SHARE;
+
+/// Stable code.
+pub const CODE: &str = "GP132";
+/// Name in the line.
+pub const NAME: &str = "FP32-MATMUL";
+
+/// A shorter one is bound by its launch, its memory or its few blocks, ns.
+const LEAST_NS: u64 = 20_000;
+/// None gets shorter than this, ns.
+const FLOOR_NS: u64 = 8_000;
+/// FLOP/s of the tensor cores in TF32 by those of the pipes for float32, by compute capability:
+/// A100 156 and 19.5 TFLOP/s, H100 494.7 and 66.9, B200 1,125 and 75 (NVIDIA's data sheets). Others
+/// have twice as many at most, GeForce as many.
+const FASTER: [((u32, u32), f64); 3] = [((8, 0), 8.0), ((9, 0), 7.4), ((10, 0), 15.0)];
+/// The part of that which is reached.
+const REACHED: f64 = 0.6;
+/// What is won may be off by this part of the kernels' time: four tenths to eight tenths reached.
+const DOUBT: f64 = 0.1;
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let info = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?.info;
+    let capability = (info.compute_major, info.compute_minor);
+    let (_, faster) = FASTER.iter().find(|(known, _)| *known == capability)?;
+    let products = Kernels::of(case, LEAST_NS, is_fp32_product)?;
+    let lost = products.share(case);
+    if lost < NOTICED_SHARE {
+        return None;
+    }
+    let rest = 1.0 / (faster * REACHED);
+    let takes = |kernel, ns: u64| match products.has(kernel) && ns >= LEAST_NS {
+        true => ((ns as f64 * rest) as u64).max(FLOOR_NS),
+        false => ns,
+    };
+    let most = Bound::kernels(&case.device.buckets, lost * (1.0 - rest));
+    let mut f = case.finding((CODE, NAME), lost, case.win_of_kernels(&takes, most));
+    f.confidence = f.confidence.min(Confidence::Medium);
+    f.promise = f.promise.map(|p| p.give_or_take(p.error_ns() + case.step_ns() * lost * DOUBT));
+    f.advice = Advice::new(
+        "allow TF32, or bf16 autocast",
+        "allow TF32 (torch.set_float32_matmul_precision(\"high\"), torch.backends.cudnn.allow_tf32), or train under autocast in bfloat16",
+    );
+    f.count = products.count;
+    f.facts.say(
+        Fact::new("products in float32 without tensor cores run {often} and take {share} of the time")
+            .with("often", case.rhythm(products.count))
+            .with("share", Figure::Share(lost)),
+    );
+    if let Some(tensor) = case.device.counters.and_then(|c| c.tensor) {
+        f.facts.say(Fact::new("tensor cores are {tensor} busy").with("tensor", Figure::Share(tensor)));
+    }
+    if let Some(site) = products.line(case) {
+        f.place(site);
+    }
+    Some(f)
+}
+
+/// A matrix product or convolution on the pipes for float32, by its (mangled or plain) name.
+fn is_fp32_product(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    let says = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    says(&[
+        "_ffma_",
+        "simt_sgemm",
+        "volta_sgemm",
+        "ampere_sgemm",
+        "maxwell_sgemm",
+        "sgemm_largek",
+        "_scudnn_",
+    ]) || says(&["convolve_sgemm<float", "convolve_sgemmif"])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_fp32_product;
+
+    /// As recordings of an H100 and a V100 have them (PyTorch 2.11, torch_tb_profiler's samples).
+    #[test]
+    fn products_in_float32_by_name() {
+        for name in [
+            "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas",
+            "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_stage3_warpsize1x2x1_g1_ffma_aligna4_alignc4_execute_kernel__5x_cudnn",
+            "_ZN7cutlass7Kernel2I43cutlass_80_simt_sgemm_128x64_8x5_nn_align1EEvNT_6ParamsE",
+            "void sgemm_largek_lds64<true, false, 5, 5, 4, 4, 4, 34>",
+            "volta_sgemm_128x32_nt",
+            "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
+            "void implicit_convolve_sgemm<float, float, 1024, 6, 7, 3, 3, 5, 1, false, true, true>",
+        ] {
+            assert!(is_fp32_product(name), "{name}");
+        }
+        for name in [
+            "_ZN7cutlass7Kernel2I46cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4EEvNT_6ParamsE",
+            "nvjet_sm90_tst_192x192_64x4_1x2_h_bz_coopB_bias_TNN",
+            "nvjet_sm90_hsh_192x192_64x3_1x2_h_bz_coopB_NNN",
+            "sm80_xmma_gemm_f32f32_tf32f32_f32_tn_n_tilesize128x128x16_stage3_warpsize2x2x1_tensor16x8x8_kernel__5x_cublas",
+            "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false>",
+            "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float, float, false, float>",
+            "fmha_cutlassF_f32_aligned_64x64_rf_sm80",
+            "",
+        ] {
+            assert!(!is_fp32_product(name), "{name}");
+        }
+    }
+}
