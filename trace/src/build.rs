@@ -134,9 +134,8 @@ impl Builder {
         id
     }
 
-    /// Describes a device of this compute capability.
-    pub fn capability(&mut self, ordinal: u32, (compute_major, compute_minor): (u32, u32)) {
-        let info = DeviceInfo { compute_major, compute_minor, ..DeviceInfo::default() };
+    /// Describes a device in full.
+    pub fn device_info(&mut self, ordinal: u32, info: DeviceInfo) {
         self.define(ordinal, Definition::Device(info));
     }
 

@@ -48,6 +48,8 @@ mod once;
 mod pace;
 #[path = "causes/promises.rs"]
 mod promises;
+#[path = "causes/recompute.rs"]
+mod recompute;
 #[path = "causes/recorded.rs"]
 mod recorded;
 #[path = "causes/registry.rs"]

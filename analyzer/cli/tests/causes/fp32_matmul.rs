@@ -2,6 +2,7 @@
 //! GP132 FP32-MATMUL: a step of products in float32, the same in TF32, and what is close by: few of
 //! them, short ones, a host that is the next limit, a GPU whose tensor cores are hardly faster.
 
+use trace::DeviceInfo;
 use verdict::analysis::Confidence;
 use verdict::Analysis;
 
@@ -88,7 +89,8 @@ fn what_the_host_leaves_is_promised() {
 #[test]
 fn where_tensor_cores_are_hardly_faster_it_is_no_cause() {
     let (_, a) = run(|p| {
-        p.b.capability(0, (8, 6));
+        let (compute_major, compute_minor) = (8, 6);
+        p.b.device_info(0, DeviceInfo { compute_major, compute_minor, ..DeviceInfo::default() });
         layers(p, 20, FFMA);
     });
     is_not_said(&a);

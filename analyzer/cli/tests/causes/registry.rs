@@ -9,7 +9,7 @@ use verdict::{Analysis, Run};
 
 use super::program::Pose;
 use super::samples::{stack, standing, PREPARE};
-use super::{casts, device, fp32_matmul, input, kept, launch_lines, memory, run, verdicts};
+use super::{casts, device, fp32_matmul, input, kept, launch_lines, memory, recompute, run, verdicts};
 
 /// How a cause is said.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -91,6 +91,8 @@ const PAIRS: &[Pair] = &[
         Built(|| run(|p| fp32_matmul::layers(p, 20, fp32_matmul::FFMA))),
         Built(|| run(fp32_matmul::few)),
     ),
+    // a quarter of the step; the same kernels of a backward pass within a checkpoint's
+    pair("RECOMPUTE", Named, Built(|| run(recompute::quarter)), Built(|| run(recompute::not_again))),
     pair("LAUNCH-OPTIMIZER", Named, Labelled("launch_optimizer.slow"), Labelled("launch_optimizer.fixed")),
     pair("GRAPH-BREAKS", Named, Labelled("launch_graph_breaks.slow"), Built(|| run(launch_lines::compiled))),
     pair("INPUT-COLLATE", Named, Labelled("loader_hf_collate.slow"), Labelled("loader_hf_collate.fixed")),

@@ -10,7 +10,7 @@ use super::{power, saves, MODEL_ERROR};
 use crate::analysis::{
     Advice, Analysis, Bound, Bucket, Confidence, DeviceAnalysis, Facts, Finding, Often, Promise, Win,
 };
-use crate::replay::{Fix, Fixes, Prepared};
+use crate::replay::{Fix, Fixes, Kernel, Prepared};
 use crate::run::{Run, Span, NONE};
 
 /// From this win on the GPU is so much busier that its clock may be another one.
@@ -172,9 +172,8 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What the replay wins, at most `most`, with kernels that take as long as `takes` says: it is
-    /// given the id of a kernel's definition and what it took, ns.
-    pub(super) fn win_of_kernels(&self, takes: &dyn Fn(u32, u64) -> u64, most: Bound) -> Win {
+    /// What the replay wins, at most `most`, with kernels that take as long as `takes` says, ns.
+    pub(super) fn win_of_kernels(&self, takes: &dyn Fn(Kernel) -> u64, most: Bound) -> Win {
         let room = self.elsewhere.room().max(0.0);
         if !self.trusts_replay() {
             return Win::within(room, most);

@@ -56,12 +56,12 @@ pub const NAME: &str = "CASTS";
 const NEEDLESS: f64 = 0.5;
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let casts = Kernels::of(case, 0, is_cast)?;
+    let casts = Kernels::named(case, 0, is_cast)?;
     let steps = case.analysis.steps.steady().len() as u64;
     if casts.count < 2 * steps.max(1) {
         return None;
     }
-    let lost = casts.share(case);
+    let lost = casts.share();
     if lost < NOTICED_SHARE {
         return None;
     }

@@ -9,15 +9,14 @@
 //! # How it is recognised
 //! By the names of cuBLAS's, cuDNN's and CUTLASS's kernels, which say what computes: `ffma`,
 //! `simt_sgemm`, `sgemm`, `scudnn`. Only those of 20 us and more count (a shorter one waits for
-//! other things), on a GPU whose tensor cores take TF32 and are much faster in it (A100, H100, H200,
-//! B200).
+//! other things), on a GPU whose tensor cores are much faster in TF32 (A100, H100, H200, B200).
 //!
 //! # How sure
 //! That these kernels use no tensor core is exact. By how much faster they get is an estimate: they
 //! are taken to reach six tenths of what the data sheet says of TF32, and 8 us at least (not
 //! measured yet). The replay tells what the step gains: the host may be the next limit.
 //!
-//! Whether TF32 (10 bits of mantissa) or bfloat16 (7) are precise enough is for you to judge, so the
+//! Whether TF32 (10 bits of mantissa) or bfloat16 (7) are precise enough is for you to judge: the
 //! confidence is medium at most.
 //!
 //! # Example
@@ -35,6 +34,7 @@
 use super::kernels::Kernels;
 use super::Case;
 use crate::analysis::{Advice, Bound, Confidence, Fact, Figure, Finding};
+use crate::replay::Kernel;
 use crate::timeline::buckets::NOTICED_SHARE;
 
 /// Stable code.
@@ -59,15 +59,15 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let info = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?.info;
     let capability = (info.compute_major, info.compute_minor);
     let (_, faster) = FASTER.iter().find(|(known, _)| *known == capability)?;
-    let products = Kernels::of(case, LEAST_NS, is_fp32_product)?;
-    let lost = products.share(case);
+    let products = Kernels::named(case, LEAST_NS, is_fp32_product)?;
+    let lost = products.share();
     if lost < NOTICED_SHARE {
         return None;
     }
     let rest = 1.0 / (faster * REACHED);
-    let takes = |kernel, ns: u64| match products.has(kernel) && ns >= LEAST_NS {
-        true => ((ns as f64 * rest) as u64).max(FLOOR_NS),
-        false => ns,
+    let takes = |k: Kernel| match products.has(k) {
+        true => ((k.ns as f64 * rest) as u64).max(FLOOR_NS),
+        false => k.ns,
     };
     let most = Bound::kernels(&case.device.buckets, lost * (1.0 - rest));
     let mut f = case.finding((CODE, NAME), lost, case.win_of_kernels(&takes, most));
@@ -86,7 +86,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if let Some(tensor) = case.device.counters.and_then(|c| c.tensor) {
         f.facts.say(Fact::new("tensor cores are {tensor} busy").with("tensor", Figure::Share(tensor)));
     }
-    if let Some(site) = products.line(case) {
+    if let Some(site) = products.line() {
         f.place(site);
     }
     Some(f)

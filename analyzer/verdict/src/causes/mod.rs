@@ -11,7 +11,8 @@
 //! `unlike.rs`: windows whose steps are not the run's; `late.rs`: what collectives waited for late
 //! ranks; `cpus.rs`: how many CPUs there are, who uses them; `workers.rs`: children, a loader's
 //! workers; `saves.rs`: what a checkpoint costs; `sync_calls.rs`: which way of waiting a call is;
-//! `kernels.rs`: kernels by their names; `memory.rs`: allocations that failed, memory that grows. Adding one: CONTRIBUTING.md, "A cause".
+//! `kernels.rs`: what causes of kernels have in common; `memory.rs`: allocations that failed,
+//! memory that grows. Adding one: CONTRIBUTING.md, "A cause".
 
 mod agreeing;
 mod case;
@@ -70,6 +71,7 @@ pub mod native_cpu;
 pub mod network;
 pub mod no_work;
 pub mod out_of_memory;
+pub mod recompute;
 pub mod sleep;
 pub mod small_kernels;
 pub mod starved;
@@ -220,6 +222,8 @@ registry! {
         "kernels that only convert types";
     fp32_matmul 2 [None, None, None] Some(fp32_matmul::evaluate),
         "FP32 products leave the tensor cores idle";
+    recompute 3 [None, None, None] Some(recompute::evaluate),
+        "the forward pass is computed again";
     gpu_bound 9 [None, None, None] None,
         "GPU-bound";
     mixed 9 [None, None, None] None,
@@ -257,7 +261,7 @@ pub(crate) fn is_of(code: &str, family: &str) -> bool {
 
 /// Is it a cause of time in which kernels run, and not of idle time?
 pub(crate) fn is_of_kernels(code: &str) -> bool {
-    [small_kernels::CODE, casts::CODE, fp32_matmul::CODE].contains(&code)
+    [small_kernels::CODE, casts::CODE, fp32_matmul::CODE, recompute::CODE].contains(&code)
 }
 
 /// The module doc of a source file.

@@ -32,6 +32,7 @@ mod waits;
 
 use std::time::{Duration, Instant};
 
+pub use model::Kernel;
 pub use prepare::Prepared;
 
 /// Ops replayed at most, the latest of the steady span.

@@ -52,13 +52,12 @@ impl Prepared {
     /// The same with kernels that take `slower` times as long as recorded (a GPU that no longer
     /// waits lowers its clock).
     pub fn play_slower(&self, fixes: Fixes, at: &dyn Fn(u32) -> bool, slower: f64) -> u64 {
-        let takes = |_, ns: u64| if slower > 1.0 { (ns as f64 * slower) as u64 } else { ns };
+        let takes = |k: Kernel| if slower > 1.0 { (k.ns as f64 * slower) as u64 } else { k.ns };
         self.twice_as(fixes, at, &takes, self.slowed).1
     }
 
-    /// The same with kernels that take as long as `takes` says, which is given the id of a kernel's
-    /// definition and what it took, ns.
-    pub fn play_kernels(&self, takes: &dyn Fn(u32, u64) -> u64) -> u64 {
+    /// The same with kernels that take as long as `takes` says, ns.
+    pub fn play_kernels(&self, takes: &dyn Fn(Kernel) -> u64) -> u64 {
         self.twice_as(Fixes::default(), &|_| true, takes, self.slowed).1
     }
 
@@ -77,7 +76,7 @@ impl Prepared {
         &self,
         fixes: Fixes,
         at: &dyn Fn(u32) -> bool,
-        takes: &dyn Fn(u32, u64) -> u64,
+        takes: &dyn Fn(Kernel) -> u64,
         slowed: Slowed,
     ) -> (u64, u64) {
         let mut by_chain: Vec<Vec<u32>> = vec![Vec::new(); self.chains.max(1)];
@@ -164,9 +163,22 @@ impl Queue {
     }
 }
 
-/// A kernel takes what it took.
-fn as_recorded(_kernel: u32, ns: u64) -> u64 {
-    ns
+/// A kernel that computes, as it was recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernel {
+    /// Id of its definition; 0: it is a graph as a whole.
+    pub id: u32,
+    /// See [`crate::run::Op::captured`].
+    pub captured: u32,
+    /// Flat number of the call that launched it.
+    pub call: u32,
+    /// How long it took, ns.
+    pub ns: u64,
+}
+
+/// It takes what it took.
+fn as_recorded(kernel: Kernel) -> u64 {
+    kernel.ns
 }
 
 struct Playing<'a> {
@@ -184,8 +196,8 @@ struct Playing<'a> {
     last: u64,
     bound_copy: [u64; 2],
     bound_comm: u64,
-    /// How long kernels take that compute: by the id of their definition and what they took, ns.
-    takes: &'a dyn Fn(u32, u64) -> u64,
+    /// How long kernels take that compute, ns.
+    takes: &'a dyn Fn(Kernel) -> u64,
     slowed: Slowed,
     queues: [Queue; 2],
 }
@@ -332,7 +344,7 @@ impl Playing<'_> {
     /// `is_node`: one call launches it with others, as a graph.
     fn work(&mut self, n: usize, w: &Work, item: &Item, (began, part): (u64, Part), is_node: bool) {
         let mut duration = match w.bucket == Bucket::Compute {
-            true => (self.takes)(w.kernel, w.duration),
+            true => (self.takes)(Kernel { id: w.kernel, captured: w.captured, call: w.call, ns: w.duration }),
             false => w.duration,
         };
         let mut spacing = i64::from(w.spacing);

@@ -80,6 +80,7 @@ impl Prepared {
                 pinned: 0,
                 call: o.call,
                 kernel: if o.kind == Kind::Kernel { o.a } else { 0 },
+                captured: o.captured,
                 stream: w.stream,
                 bucket,
                 small: bucket == Bucket::Compute

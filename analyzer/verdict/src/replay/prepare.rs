@@ -100,6 +100,8 @@ pub(super) struct Work {
     pub call: u32,
     /// Id of a kernel's definition; 0: it is none.
     pub kernel: u32,
+    /// See [`crate::run::Op::captured`].
+    pub captured: u32,
     pub stream: u16,
     pub bucket: Bucket,
     pub small: bool,

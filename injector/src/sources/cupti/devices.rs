@@ -12,6 +12,7 @@ use crate::sources::cupti::{choose, session};
 /// stream.
 pub(crate) fn describe(ordinal: u32) -> Option<(DeviceInfo, Vec<u8>)> {
     type GetAttribute = unsafe extern "C" fn(*mut i32, i32, i32) -> u32;
+    type GetMemory = unsafe extern "C" fn(*mut usize, i32) -> u32;
     type GetName = unsafe extern "C" fn(*mut c_char, i32, i32) -> u32;
     const MULTIPROCESSOR_COUNT: i32 = 16;
     const COMPUTE_MAJOR: i32 = 75;
@@ -38,7 +39,20 @@ pub(crate) fn describe(ordinal: u32) -> Option<(DeviceInfo, Vec<u8>)> {
         unsafe { get(name.as_mut_ptr().cast(), name.len() as i32, ordinal as i32) };
     }
     let name = name.split(|b| *b == 0).next().unwrap_or(&[]).to_vec();
+    let memory = session::symbol(&driver, c"cuDeviceTotalMem_v2").map_or(0, |address| {
+        // SAFETY: the driver's documented signature.
+        let get: GetMemory = unsafe { std::mem::transmute(address) };
+        let mut bytes = 0;
+        // SAFETY: a valid out-pointer.
+        let result = unsafe { get(&mut bytes, ordinal as i32) };
+        if result == 0 {
+            bytes as u64
+        } else {
+            0
+        }
+    });
     let info = DeviceInfo {
+        memory,
         multiprocessors: attribute(MULTIPROCESSOR_COUNT),
         compute_major: attribute(COMPUTE_MAJOR),
         compute_minor: attribute(COMPUTE_MINOR),

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP133 RECOMPUTE: the backward pass computes parts of the forward one again.
+//!
+//! # What it means
+//! Activation checkpointing drops what a block computed and computes it a second time when the
+//! backward pass needs it: less memory, for up to a third more of a step. Where there is memory
+//! left, that time is given away.
+//!
+//! # How it is recognised
+//! By where kernels were launched from, in the backward pass: PyTorch's `torch.utils.checkpoint`
+//! (both forms), Megatron's and DeepSpeed's. It needs a recording of gapprobe's own, with the lines
+//! of Python.
+//!
+//! # How sure
+//! What is computed again, and for how long, is exact. Whether it would fit into memory is not
+//! known: the confidence is low, and medium where the device was never more than six tenths full
+//! (NVML's readings, which the evidence then has). The prediction leaves out these kernels, and not
+//! what the host takes for launching them.
+//!
+//! # Example
+//! ```python
+//! # slow: every block is computed twice
+//! for block in self.blocks:
+//!     x = checkpoint(block, x, use_reentrant=False)
+//! # fixed: as many as memory asks for
+//! for n, block in enumerate(self.blocks):
+//!     x = checkpoint(block, x, use_reentrant=False) if n < 4 else block(x)
+//! ```
+//!
+//! # What to change
+//! Checkpoint fewer blocks, or only what is cheap to compute and large to keep (activations, norms:
+//! selective checkpointing), until memory is nearly full. `torch.compile` does so by itself. A
+//! smaller batch may need none.
+
+use trace::event::Gauge;
+use trace::{FrameInfo, Language};
+
+use super::kernels::Kernels;
+use super::Case;
+use crate::analysis::{Advice, Bound, Confidence, Fact, Figure, Finding};
+use crate::replay::Kernel;
+use crate::timeline::buckets::NOTICED_SHARE;
+
+/// Stable code.
+pub const CODE: &str = "GP133";
+/// Name in the line.
+pub const NAME: &str = "RECOMPUTE";
+
+/// A device that was never fuller than this part of it has room.
+const ROOM: f64 = 0.6;
+/// The ends of files that checkpoint, and the functions in them that compute again: PyTorch 2.1 and
+/// newer, before it, the reentrant form and others' after it.
+const AGAIN: [(&str, &[&str]); 3] = [
+    ("/torch/utils/checkpoint.py", &["recompute_fn", "unpack", "backward"]),
+    ("/tensor_parallel/random.py", &["backward"]),
+    ("/activation_checkpointing/checkpointing.py", &["backward"]),
+];
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let again = Kernels::launched_from(case, |stack| computes_again(case, stack))?;
+    let lost = again.share();
+    if lost < NOTICED_SHARE {
+        return None;
+    }
+    let takes = |k: Kernel| if again.has(k) { 0 } else { k.ns };
+    let most = Bound::kernels(&case.device.buckets, lost);
+    let mut f = case.finding((CODE, NAME), lost, case.win_of_kernels(&takes, most));
+    f.advice = Advice::new(
+        "checkpoint less, if memory allows",
+        "checkpoint fewer blocks, or only what is cheap to compute and large to keep, as far as memory allows",
+    );
+    f.count = again.count;
+    f.facts.say(
+        Fact::new("the backward pass computes {share} of the time what the forward pass had computed")
+            .with("share", Figure::Share(lost)),
+    );
+    let full = fullest(case);
+    f.confidence = f.confidence.min(match full {
+        Some(full) if full <= ROOM => Confidence::Medium,
+        _ => Confidence::Low,
+    });
+    f.facts.add(
+        full.map(|full| {
+            Fact::new("the GPU's memory is {full} full at most").with("full", Figure::Share(full))
+        }),
+    );
+    if let Some(site) = again.line() {
+        f.place(site);
+    }
+    Some(f)
+}
+
+/// Does the innermost checkpoint in this stack compute again, with no backward pass further in?
+fn computes_again(case: &Case, stack: u32) -> bool {
+    let text = |id| case.run.definitions.string(id).unwrap_or("");
+    for FrameInfo { language, function, file, .. } in case.run.definitions.stack(stack) {
+        let (function, file) = (text(*function), text(*file));
+        if *language != Language::Python {
+            return false;
+        }
+        if let Some((_, functions)) = AGAIN.iter().find(|(end, _)| file.ends_with(end)) {
+            return functions.contains(&function.rsplit('.').next().unwrap_or(function));
+        }
+        if file.contains("/torch/autograd/") && function.ends_with("backward") {
+            return false;
+        }
+    }
+    false
+}
+
+/// How full the device's memory was at most; `None`: not known.
+fn fullest(case: &Case) -> Option<f64> {
+    let info = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?.info;
+    let readings = case.run.readings.iter();
+    let used = readings
+        .filter(|r| r.gauge == Gauge::MemoryUsed as u32 && u32::from(r.device) == case.device.ordinal)
+        .map(|r| r.value)
+        .max()?;
+    (info.memory > 0).then(|| used as f64 / info.memory as f64)
+}
