@@ -10,6 +10,8 @@ mod program;
 mod alloc;
 #[path = "causes/arrays.rs"]
 mod arrays;
+#[path = "causes/attention_unfused.rs"]
+mod attention_unfused;
 #[path = "causes/blocked.rs"]
 mod blocked;
 #[path = "causes/casts.rs"]
@@ -38,6 +40,8 @@ mod input;
 mod launch;
 #[path = "causes/launch_lines.rs"]
 mod launch_lines;
+#[path = "causes/layout.rs"]
+mod layout;
 #[path = "causes/memory.rs"]
 mod memory;
 #[path = "causes/mixed.rs"]

@@ -9,7 +9,10 @@ use verdict::{Analysis, Run};
 
 use super::program::Pose;
 use super::samples::{stack, standing, PREPARE};
-use super::{casts, device, fp32_matmul, input, kept, launch_lines, memory, recompute, run, verdicts};
+use super::{
+    attention_unfused, casts, device, fp32_matmul, input, kept, launch_lines, layout, memory, recompute, run,
+    verdicts,
+};
 
 /// How a cause is said.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -93,6 +96,13 @@ const PAIRS: &[Pair] = &[
     ),
     // a quarter of the step; the same kernels of a backward pass within a checkpoint's
     pair("RECOMPUTE", Named, Built(|| run(recompute::quarter)), Built(|| run(recompute::not_again))),
+    pair("LAYOUT", Named, Built(|| run(layout::turned)), Built(|| run(layout::once))),
+    pair(
+        "ATTENTION-UNFUSED",
+        Named,
+        Built(|| run(attention_unfused::in_pieces)),
+        Built(|| run(attention_unfused::others)),
+    ),
     pair("LAUNCH-OPTIMIZER", Named, Labelled("launch_optimizer.slow"), Labelled("launch_optimizer.fixed")),
     pair("GRAPH-BREAKS", Named, Labelled("launch_graph_breaks.slow"), Built(|| run(launch_lines::compiled))),
     pair("INPUT-COLLATE", Named, Labelled("loader_hf_collate.slow"), Labelled("loader_hf_collate.fixed")),

@@ -3,7 +3,7 @@
 //! steps, for which line.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use trace::Kind;
 
@@ -22,6 +22,21 @@ enum Chosen {
     Named(HashMap<u32, bool>),
     /// By the stack of the launch (or of the one that was captured).
     LaunchedFrom(HashMap<u32, bool>),
+    /// Each by itself.
+    These(HashSet<Key>),
+}
+
+/// Definition, and capture or call, that tell a kernel from others. (Of a graph that is played again
+/// and again each time is the same.)
+type Key = (u32, u32, u32);
+
+fn key(kernel: Kernel) -> Key {
+    (kernel.id, kernel.captured, if kernel.captured == 0 { kernel.call } else { 0 })
+}
+
+/// An operation as the replay has it.
+pub(super) fn as_kernel(op: &Op) -> Kernel {
+    Kernel { id: op.a, captured: op.captured, call: op.call, ns: op.span().ns() }
 }
 
 /// Kernels of the device that a case is about.
@@ -55,9 +70,17 @@ impl<'c, 'a> Kernels<'c, 'a> {
         Kernels::new(case, Chosen::LaunchedFrom(stacks), 0)
     }
 
+    /// These. `None`: there are none.
+    pub(super) fn these(case: &'c Case<'a>, all: impl Iterator<Item = Kernel>) -> Option<Kernels<'c, 'a>> {
+        Kernels::new(case, Chosen::These(all.map(key).collect()), 0)
+    }
+
     fn new(case: &'c Case<'a>, chosen: Chosen, least: u64) -> Option<Kernels<'c, 'a>> {
-        let (Chosen::Named(all) | Chosen::LaunchedFrom(all)) = &chosen;
-        if !all.values().any(|is_one| *is_one) {
+        let is_none = match &chosen {
+            Chosen::Named(all) | Chosen::LaunchedFrom(all) => !all.values().any(|is_one| *is_one),
+            Chosen::These(all) => all.is_empty(),
+        };
+        if is_none {
             return None;
         }
         let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
@@ -71,14 +94,13 @@ impl<'c, 'a> Kernels<'c, 'a> {
 
     fn ops(&self) -> impl Iterator<Item = &'a Op> + use<'_, 'c, 'a> {
         let all = self.device.streams.iter().flat_map(|s| &s.ops).filter(|op| op.kind == Kind::Kernel);
-        all.filter(|op| {
-            self.has(Kernel { id: op.a, captured: op.captured, call: op.call, ns: op.span().ns() })
-        })
+        all.filter(|op| self.has(as_kernel(op)))
     }
 
     /// Is this kernel one of them?
     pub(super) fn has(&self, kernel: Kernel) -> bool {
         let is_chosen = match &self.chosen {
+            Chosen::These(all) => return all.contains(&key(kernel)),
             Chosen::Named(ids) => ids.get(&kernel.id),
             Chosen::LaunchedFrom(stacks) => {
                 let run = self.case.run;

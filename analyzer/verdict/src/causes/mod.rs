@@ -39,6 +39,7 @@ mod workers;
 
 pub mod alloc;
 pub mod alloc_fragmented;
+pub mod attention_unfused;
 pub mod casts;
 pub mod comm;
 pub mod compile;
@@ -62,6 +63,7 @@ pub mod input_workers;
 pub mod kernel_gap;
 pub mod launch;
 pub mod launch_optimizer;
+pub mod layout;
 pub mod lines;
 pub mod lock;
 pub mod logging;
@@ -224,6 +226,10 @@ registry! {
         "FP32 products leave the tensor cores idle";
     recompute 3 [None, None, None] Some(recompute::evaluate),
         "the forward pass is computed again";
+    layout 2 [None, None, None] Some(layout::evaluate),
+        "images are turned over between layouts";
+    attention_unfused 2 [None, None, None] Some(attention_unfused::evaluate),
+        "attention is not fused";
     gpu_bound 9 [None, None, None] None,
         "GPU-bound";
     mixed 9 [None, None, None] None,
@@ -261,7 +267,8 @@ pub(crate) fn is_of(code: &str, family: &str) -> bool {
 
 /// Is it a cause of time in which kernels run, and not of idle time?
 pub(crate) fn is_of_kernels(code: &str) -> bool {
-    [small_kernels::CODE, casts::CODE, fp32_matmul::CODE, recompute::CODE].contains(&code)
+    let all = [small_kernels::CODE, casts::CODE, fp32_matmul::CODE, recompute::CODE, layout::CODE];
+    all.contains(&code) || code == attention_unfused::CODE
 }
 
 /// The module doc of a source file.

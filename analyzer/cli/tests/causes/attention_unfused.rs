@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP135 ATTENTION-UNFUSED: attention written out, forward and backward, the same without what lies
+//! between its products, and what is close by: the softmax in front of a loss, that of a router, one
+//! that is fused.
+
+use verdict::analysis::Confidence;
+
+use super::{kept, run, time, verdict, Program};
+
+const GEMM: &str = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN";
+const SCALE: &str = "void at::native::vectorized_elementwise_kernel<8, at::native::AUnaryFunctor<BFloat16, MulFunctor<float> > >";
+const MASK: &str = "void at::native::elementwise_kernel<128, 4, masked_fill_kernel>";
+const SOFTMAX: &str =
+    "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 11, false, false>";
+const BACKWARD: &str =
+    "void (anonymous namespace)::softmax_warp_backward<c10::BFloat16, c10::BFloat16, float, 11, false, false>";
+const LOSS: &str = "void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, c10::BFloat16, float, float, at::native::(anonymous namespace)::LogSoftMaxForwardEpilogue>";
+const TOP: &str = "void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>";
+const FLASH: &str =
+    "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false>, softmax>";
+
+/// Ten layers of an attention in pieces, forward and backward; without the pieces between the
+/// products if it is `fused`.
+fn layers(p: &mut Program, fused: bool) {
+    for names in [[SCALE, MASK, SOFTMAX], [MASK, BACKWARD, SCALE]] {
+        for _ in 0..10 {
+            p.launch(GEMM, 264, 200_000);
+            for name in names.into_iter().filter(|_| !fused) {
+                p.launch(name, 264, 100_000);
+            }
+            p.launch(GEMM, 264, 200_000);
+            p.launch("layer_norm_kernel", 264, 50_000);
+        }
+    }
+    p.optimizer(25_000);
+}
+
+pub(super) fn in_pieces(p: &mut Program) {
+    layers(p, false);
+}
+
+/// Softmax in front of a loss, in a router, in a fused attention.
+pub(super) fn others(p: &mut Program) {
+    for names in [[GEMM, LOSS, GEMM], [GEMM, SOFTMAX, TOP], [GEMM, FLASH, GEMM]] {
+        for _ in 0..10 {
+            names.into_iter().for_each(|name| p.launch(name, 264, 200_000));
+        }
+    }
+    p.optimizer(25_000);
+}
+
+#[test]
+fn attention_in_pieces() {
+    let (run_, a) = run(|p| {
+        p.launches_at = p.b.stack(&[("attention", "/job/net.py", 31), ("<module>", "/job/train.py", 9)]);
+        in_pieces(p);
+    });
+    verdict(&a, "ATTENTION-UNFUSED");
+    assert_eq!(a.verdict.confidence, Confidence::Medium);
+    let line = ::verdict::output::sentence::line(&run_, &a, None);
+    assert!(
+        line.contains("likely attention is not fused (job/net.py:31); scaled_dot_product_attention"),
+        "{line}"
+    );
+    kept(&a, time(|p| layers(p, true)));
+}
+
+#[test]
+fn other_softmaxes_are_none() {
+    let (_, a) = run(others);
+    verdict(&a, "GPU-BOUND");
+    assert!(a.findings.iter().all(|f| f.cause != "ATTENTION-UNFUSED"), "{:?}", a.findings);
+    verdict(&run(|p| layers(p, true)).1, "GPU-BOUND");
+}

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP135 ATTENTION-UNFUSED: attention is computed in pieces that go through memory.
+//!
+//! # What it means
+//! Queries times keys, a mask, a softmax, a dropout, times values: each piece by itself writes and
+//! reads a matrix as large as the square of the length. Fused attention (flash) never writes it.
+//!
+//! # How it is recognised
+//! By the order of kernels on a stream: a softmax that lies between two matrix products, with
+//! nothing but elementwise kernels (scale, mask, dropout, conversion) between them and it; the same
+//! of its backward pass. The softmax in front of a loss (log_softmax) is none, nor is one that a
+//! choice follows (a router's).
+//!
+//! # How sure
+//! Which kernels lie between the products, and for how long, is exact; that they are an attention
+//! is told by their order alone, and whether a fused one takes this mask or bias is not known: the
+//! confidence is medium at most. The prediction leaves them out, and leaves the two products as
+//! they are. What these gain, as they no longer write and read that matrix, is not promised.
+//!
+//! # Example
+//! ```python
+//! # slow
+//! p = torch.softmax(q @ k.transpose(-2, -1) / d**0.5 + mask, -1)
+//! y = p @ v
+//! # fixed
+//! y = F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+//! ```
+//!
+//! # What to change
+//! `torch.nn.functional.scaled_dot_product_attention`, in bfloat16 or float16 for its fastest form;
+//! `is_causal=True` rather than a mask; transformers: `attn_implementation="sdpa"` or
+//! `"flash_attention_2"`. A bias of another form: FlexAttention. JAX:
+//! `jax.nn.dot_product_attention`.
+
+use std::collections::HashMap;
+
+use trace::Kind;
+
+use super::kernels::{as_kernel, Kernels};
+use super::Case;
+use crate::analysis::{Advice, Bound, Confidence, Fact, Figure, Finding};
+use crate::replay::Kernel;
+use crate::run::Op;
+use crate::timeline::buckets::NOTICED_SHARE;
+
+/// Stable code.
+pub const CODE: &str = "GP135";
+/// Name in the line.
+pub const NAME: &str = "ATTENTION-UNFUSED";
+
+/// Elementwise kernels between a product and the softmax at most: scale, bias, mask, conversions,
+/// dropout.
+const BETWEEN: usize = 6;
+
+/// What a kernel is in an attention.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Product,
+    Softmax,
+    Elementwise,
+    Other,
+}
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
+    let mut parts: HashMap<u32, Part> = HashMap::new();
+    let mut found = Vec::new();
+    for stream in &device.streams {
+        let ops: Vec<&Op> = stream.ops.iter().filter(|op| op.kind == Kind::Kernel).collect();
+        let mut part =
+            |op: &Op| *parts.entry(op.a).or_insert_with(|| part_of(case.run.definitions.kernel_name(op.a)));
+        for (at, op) in ops.iter().enumerate() {
+            if part(op) != Part::Softmax {
+                continue;
+            }
+            let (before, after) = ops.split_at(at);
+            let before = between(before.iter().rev().copied(), &mut part);
+            let after = between(after.iter().skip(1).copied(), &mut part);
+            if let (Some(before), Some(after)) = (before, after) {
+                found.extend(before.into_iter().chain(after).chain([*op]).map(as_kernel));
+            }
+        }
+    }
+    let pieces = Kernels::these(case, found.into_iter())?;
+    let lost = pieces.share();
+    if lost < NOTICED_SHARE {
+        return None;
+    }
+    let takes = |k: Kernel| if pieces.has(k) { 0 } else { k.ns };
+    let most = Bound::kernels(&case.device.buckets, lost);
+    let mut f = case.finding((CODE, NAME), lost, case.win_of_kernels(&takes, most));
+    f.confidence = f.confidence.min(Confidence::Medium);
+    f.advice = Advice::new(
+        "scaled_dot_product_attention",
+        "use torch.nn.functional.scaled_dot_product_attention, which never writes the matrix between the two products",
+    );
+    f.count = pieces.count;
+    f.facts.say(
+        Fact::new(
+            "softmax and elementwise kernels between two products run {often} and take {share} of the time",
+        )
+        .with("often", case.rhythm(pieces.count))
+        .with("share", Figure::Share(lost)),
+    );
+    if let Some(site) = pieces.line() {
+        f.place(site);
+    }
+    Some(f)
+}
+
+/// The elementwise kernels up to the next product; `None`: something else comes first.
+fn between<'a>(ops: impl Iterator<Item = &'a Op>, part: &mut impl FnMut(&Op) -> Part) -> Option<Vec<&'a Op>> {
+    let mut found = Vec::new();
+    for op in ops {
+        match part(op) {
+            Part::Product => return Some(found),
+            Part::Elementwise if found.len() < BETWEEN => found.push(op),
+            _ => return None,
+        }
+    }
+    None
+}
+
+/// By its (mangled or plain) name.
+fn part_of(name: &str) -> Part {
+    let name = name.to_ascii_lowercase();
+    let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    if has(&["flash", "fmha", "sdpa", "attention", "reduce", "logsoftmax", "log_softmax"]) {
+        return Part::Other;
+    }
+    if has(&["softmax"]) {
+        return Part::Softmax;
+    }
+    if has(&["gemm", "nvjet", "cutlass", "wgmma"]) {
+        return Part::Product;
+    }
+    if has(&["elementwise", "dropout"]) {
+        return Part::Elementwise;
+    }
+    Part::Other
+}
