@@ -63,19 +63,23 @@ enum Part {
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
-    let mut parts: HashMap<u32, Part> = HashMap::new();
+    let definitions = &case.run.definitions;
+    let parts: HashMap<u32, Part> =
+        definitions.kernels().map(|(id, _)| (id, part_of(definitions.kernel_name(id)))).collect();
+    if !parts.values().any(|part| *part == Part::Softmax) {
+        return None;
+    }
     let mut found = Vec::new();
     for stream in &device.streams {
         let ops: Vec<&Op> = stream.ops.iter().filter(|op| op.kind == Kind::Kernel).collect();
-        let mut part =
-            |op: &Op| *parts.entry(op.a).or_insert_with(|| part_of(case.run.definitions.kernel_name(op.a)));
+        let part = |op: &Op| parts.get(&op.a).copied().unwrap_or(Part::Other);
         for (at, op) in ops.iter().enumerate() {
             if part(op) != Part::Softmax {
                 continue;
             }
             let (before, after) = ops.split_at(at);
-            let before = between(before.iter().rev().copied(), &mut part);
-            let after = between(after.iter().skip(1).copied(), &mut part);
+            let before = between(before.iter().rev().copied(), &part);
+            let after = between(after.iter().skip(1).copied(), &part);
             if let (Some(before), Some(after)) = (before, after) {
                 found.extend(before.into_iter().chain(after).chain([*op]).map(as_kernel));
             }
@@ -109,7 +113,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
 }
 
 /// The elementwise kernels up to the next product; `None`: something else comes first.
-fn between<'a>(ops: impl Iterator<Item = &'a Op>, part: &mut impl FnMut(&Op) -> Part) -> Option<Vec<&'a Op>> {
+fn between<'a>(ops: impl Iterator<Item = &'a Op>, part: &impl Fn(&Op) -> Part) -> Option<Vec<&'a Op>> {
     let mut found = Vec::new();
     for op in ops {
         match part(op) {
@@ -125,6 +129,9 @@ fn between<'a>(ops: impl Iterator<Item = &'a Op>, part: &mut impl FnMut(&Op) -> 
 fn part_of(name: &str) -> Part {
     let name = name.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
+    if has(&["splitkreduce"]) {
+        return Part::Product; // the end of one
+    }
     if has(&["flash", "fmha", "sdpa", "attention", "reduce", "logsoftmax", "log_softmax"]) {
         return Part::Other;
     }

@@ -26,8 +26,8 @@ enum Chosen {
     These(HashSet<Key>),
 }
 
-/// Definition, and capture or call, that tell a kernel from others. (Of a graph that is played again
-/// and again each time is the same.)
+/// Definition, and capture or call, that tell a kernel from others. (Of a graph that is played
+/// again and again each time is the same.)
 type Key = (u32, u32, u32);
 
 fn key(kernel: Kernel) -> Key {
