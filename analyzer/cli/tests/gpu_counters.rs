@@ -120,13 +120,14 @@ fn where_there_are_no_counters_it_is_said_why() {
 #[test]
 fn another_process_on_the_device_is_said() {
     let mut p = computing();
-    read(&mut p, &[(Gauge::SmActive, 9800)]);
+    read(&mut p, &[(Gauge::SmActive, 9800), (Gauge::TensorActive, 1250), (Gauge::DramActive, 8100)]);
     let mut e = Event::new(Kind::Gauge, 2 * SECOND, 2 * SECOND);
     (e.a, e.b) = (Gauge::Processes as u32, 3);
     p.b.on_recorder(e);
     let (run, a) = p.analyze();
     assert_eq!(
         overview::gauges(&run, &a),
-        ["GPU counters: multiprocessors 98%; 3 processes have it in use, and are all counted."]
+        ["GPU counters: tensor cores 12%, memory bandwidth 81%, multiprocessors 98%; 3 processes have it in use, and are all counted."]
     );
+    assert!(!line(&run, &a).contains("tensor cores"), "{}", line(&run, &a));
 }

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 use lost::Lost;
 use pace::Pace;
 use parking_lot::{Mutex, MutexGuard};
-use trace::event::{Event, Kind, Unobserved};
+use trace::event::{Event, Kind, Unobserved, CAPTURED};
 use trace::header::{state, Header};
 use trace::segment::SEGMENT_EVENTS;
 use trace::{total, Loss, Total};
@@ -193,7 +193,9 @@ impl Recorder {
                 event.c = sites.of_the_call().max(callers.of_the_call()); // one of them, or neither
                 calls += 1;
                 launches.launched(tid, &event);
-                unanswered.call(&event);
+                if event.flags & CAPTURED == 0 {
+                    unanswered.call(&event);
+                }
                 decoder.host_event(tid, event, store, capture);
             }
         });

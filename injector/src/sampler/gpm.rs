@@ -15,9 +15,10 @@ use trace::event::Gauge;
 
 use super::nvml::Device;
 use crate::platform::clock;
+use crate::sources::cupti::choose;
 
-/// Metrics that NVML's structure has room for (477 in 13.x, 98 in 12.0): no release writes beyond
-/// `count` of them.
+/// Metrics that there is room for, more than in any release's structure (98 in 12.0, 333 in 13.0):
+/// none writes beyond `count` of them.
 const ROOM: usize = 512;
 /// `NVML_GPM_METRICS_GET_VERSION` and `NVML_GPM_SUPPORT_VERSION`, the same since 12.0.
 const VERSION: c_uint = 1;
@@ -25,7 +26,10 @@ const VERSION: c_uint = 1;
 const LONGEST: u64 = 3_000_000_000;
 /// ... or less: see above.
 const SHORTEST: u64 = 900_000_000;
+const NOT_SUPPORTED: c_int = 3;
 const NO_PERMISSION: c_int = 4;
+/// So many failures in a row, and nothing more is asked.
+const FAILURES: u32 = 3;
 
 /// In percent; stored in hundredths of one.
 const PERCENT: f64 = 100.0;
@@ -100,6 +104,8 @@ pub(super) struct Counters {
     /// When the newest was taken, ns; 0: none was.
     taken: u64,
     metrics: Box<Metrics>,
+    /// Readings in a row that failed.
+    failures: u32,
 }
 
 impl Counters {
@@ -109,6 +115,9 @@ impl Counters {
         let mut support = Support { version: VERSION, is_supported: 0 };
         // SAFETY: a device of NVML's and a structure of its form.
         let result = unsafe { (functions.query)(device, &mut support) };
+        if ![0, NOT_SUPPORTED].contains(&result) {
+            return Err(why(result));
+        }
         if result != 0 || support.is_supported == 0 {
             return Err("this GPU has none (Hopper and newer do)".into());
         }
@@ -133,20 +142,17 @@ impl Counters {
             to: null_mut(),
             all: std::array::from_fn(metric),
         });
-        Ok(Counters { functions, device, samples, taken: 0, metrics })
+        Ok(Counters { functions, device, samples, taken: 0, metrics, failures: 0 })
     }
 
     /// Takes a sample, and tells the figures since the last one; `Err`: why there are none any
     /// more.
     pub(super) fn read(&mut self, mut f: impl FnMut(Gauge, u64, u64, u64)) -> Result<(), String> {
-        if is_sampled_by_another() {
-            return Err("a tool in this process samples them (libnvperf)".into());
-        }
         let [newest, next] = self.samples;
         // SAFETY: a device and a sample of NVML's.
         let result = unsafe { (self.functions.take)(self.device, next) };
         if result != 0 {
-            return Err(why(result));
+            return self.failed(result);
         }
         let now = clock::monotonic();
         let before = std::mem::replace(&mut self.taken, now);
@@ -159,14 +165,26 @@ impl Counters {
         // metrics than it is asked for.
         let result = unsafe { (self.functions.compute)(std::ptr::from_mut(&mut *self.metrics).cast()) };
         if result != 0 {
-            return Err(why(result));
+            return self.failed(result);
         }
+        self.failures = 0;
         for ((_, gauge, unit), metric) in METRICS.iter().zip(&self.metrics.all) {
             if metric.result == 0 && metric.value.is_finite() && metric.value >= 0.0 {
                 f(*gauge, before, now, (metric.value * unit).round() as u64);
             }
         }
         Ok(())
+    }
+
+    /// A reading failed; `Err`: as often as it may.
+    fn failed(&mut self, result: c_int) -> Result<(), String> {
+        self.failures += 1;
+        let is_over = result == NO_PERMISSION || self.failures >= FAILURES;
+        if is_over {
+            Err(why(result))
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -178,9 +196,6 @@ fn why(result: c_int) -> String {
 }
 
 /// Has somebody in this process loaded what counters are sampled with?
-fn is_sampled_by_another() -> bool {
-    // SAFETY: a C string.
-    let handle =
-        unsafe { libc::dlopen(c"libnvperf_target.so".as_ptr(), libc::RTLD_NOLOAD | libc::RTLD_LAZY) };
-    !handle.is_null() // (then it stays, and is not asked for again)
+pub(super) fn are_sampled_by_another() -> bool {
+    choose::find(&["/libnvperf_target.so"], 0).is_some()
 }

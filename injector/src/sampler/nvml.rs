@@ -213,12 +213,6 @@ impl Nvml {
         let has_reasons = self.reasons.filter(|get| unsafe { get(device, &mut reasons) } == 0);
         // SAFETY: as above; total, free, used.
         let has_memory = self.memory.filter(|get| unsafe { get(device, &mut memory) } == 0);
-        let mut processes = 0;
-        let has_processes = self.processes.filter(|_| all).filter(|get| {
-            // SAFETY: as above; room for none: their number is all that is asked for.
-            let result = unsafe { get(device, &mut processes, std::ptr::null_mut()) };
-            [0, INSUFFICIENT_SIZE].contains(&result)
-        });
         let [_, _, used] = memory;
         let [busy, _] = rates;
         let figures = [
@@ -227,7 +221,6 @@ impl Nvml {
             (Gauge::SmClockMhz, clock(self.clock)),
             (Gauge::ThrottleReasons, has_reasons.map(|_| reasons)),
             (Gauge::MemoryUsed, has_memory.map(|_| used)),
-            (Gauge::Processes, has_processes.map(|_| u64::from(processes))),
             (Gauge::SmClockMaxMhz, clock(self.max_clock.filter(|_| all))),
             (Gauge::PowerLimitMw, number(self.power_limit.filter(|_| all))),
         ];
@@ -236,6 +229,17 @@ impl Nvml {
                 f(gauge, value);
             }
         }
+    }
+}
+
+impl Nvml {
+    /// How many processes have the device in use.
+    fn processes(&self, device: Device) -> Option<u64> {
+        let (get, mut count) = (self.processes?, 0);
+        // SAFETY: a device of NVML's, an out-pointer, and room for none: their number is all that
+        // is asked for.
+        let result = unsafe { get(device, &mut count, std::ptr::null_mut()) };
+        [0, INSUFFICIENT_SIZE].contains(&result).then_some(u64::from(count))
     }
 }
 
@@ -249,7 +253,7 @@ fn say_of_counters(ordinal: u32, why: &str) {
 
 /// A device that is looked at.
 struct Known {
-    device: Device,
+    handle: Device,
     counters: Option<gpm::Counters>,
     readings: u64,
 }
@@ -260,12 +264,43 @@ impl Known {
         if let Err(why) = found {
             say(&format!("device {ordinal}: {why}"));
         }
-        let device = found.ok()?;
-        let counters = gpm::Counters::of(nvml.gpm, device);
+        let handle = found.ok()?;
+        let counters = gpm::Counters::of(nvml.gpm, handle);
         if let Err(why) = &counters {
             say_of_counters(ordinal, why);
         }
-        Some(Known { device, counters: counters.ok(), readings: 0 })
+        Some(Known { handle, counters: counters.ok(), readings: 0 })
+    }
+
+    /// What is read behind the other figures, which it may not cost: its counters, and seldom who
+    /// uses it. `false`: the program exits.
+    fn more(&mut self, nvml: &Nvml, ordinal: u32, is_sampled: bool) -> bool {
+        let is_seldom = self.readings % SELDOM == 0;
+        let is_first = self.readings == 0;
+        self.readings += 1;
+        let Some(counters) = &mut self.counters else { return true };
+        let mut read = Ok(());
+        let took = call(|| {
+            if let Some(n) = is_seldom.then(|| nvml.processes(self.handle)).flatten() {
+                let now = clock::monotonic();
+                put(gauge(Gauge::Processes, ordinal, now, now, n));
+            }
+            read = match is_sampled {
+                true => Err("a tool in this process samples them (libnvperf)".into()),
+                false => counters.read(|which, from, to, value| {
+                    put(gauge(which, ordinal, from, to, value));
+                }),
+            };
+        });
+        let Some(took) = took else { return false };
+        if took > SLOW && !is_first {
+            read = Err(format!("off: a reading took {} ms", took / 1_000_000));
+        }
+        if let Err(why) = read {
+            say_of_counters(ordinal, &why);
+            self.counters = None;
+        }
+        true
     }
 }
 
@@ -289,25 +324,16 @@ pub(super) fn run() {
                 None => return say("not to be had"),
             },
         };
+        let is_sampled = gpm::are_sampled_by_another();
         for ordinal in (0..64).filter(|o| devices() >> o & 1 == 1) {
             let is_first = !known.contains_key(&ordinal);
             let took = call(|| {
                 let device = known.entry(ordinal).or_insert_with(|| Known::of(nvml, ordinal));
-                let Some(Known { device, counters, readings }) = device else { return };
+                let Some(device) = device else { return };
                 let now = clock::monotonic();
-                nvml.read(*device, *readings % SELDOM == 0, |which, value| {
+                nvml.read(device.handle, device.readings % SELDOM == 0, |which, value| {
                     put(gauge(which, ordinal, now, now, value));
                 });
-                *readings += 1;
-                let read = counters.as_mut().map(|counters| {
-                    counters.read(|which, from, to, value| {
-                        put(gauge(which, ordinal, from, to, value));
-                    })
-                });
-                if let Some(Err(why)) = read {
-                    say_of_counters(ordinal, &why);
-                    *counters = None;
-                }
             });
             match took {
                 None => return,
@@ -316,6 +342,10 @@ pub(super) fn run() {
                     return say(&format!("off: a reading took {} ms", took / 1_000_000));
                 }
                 Some(_) => {}
+            }
+            let Some(device) = known.get_mut(&ordinal).and_then(Option::as_mut) else { continue };
+            if !device.more(nvml, ordinal, is_sampled) {
+                return;
             }
         }
     }

@@ -184,7 +184,7 @@ impl Gauges {
             mfu,
         ];
         let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
-        let others = self.processes.filter(|n| *n > 1);
+        let others = c.processes.filter(|n| *n > 1);
         let others = others.map(|n| format!("; {n} processes have it in use, and are all counted"));
         Some(format!("GPU counters: {text}{}.", others.unwrap_or_default()))
     }

@@ -16,6 +16,8 @@ const BACKWARD: &str =
     "void (anonymous namespace)::softmax_warp_backward<c10::BFloat16, c10::BFloat16, float, 11, false, false>";
 const LOSS: &str = "void at::native::(anonymous namespace)::cunn_SoftMaxForward<4, c10::BFloat16, float, float, at::native::(anonymous namespace)::LogSoftMaxForwardEpilogue>";
 const TOP: &str = "void at::native::sbtopk::gatherTopK<float, unsigned int, 2, false>";
+/// What XLA calls a norm.
+const XLAS_NORM: &str = "triton_softmax_3";
 const FLASH: &str =
     "void pytorch_flash::flash_fwd_kernel<Flash_fwd_kernel_traits<64, 128, 128, 4, false>, softmax>";
 
@@ -42,7 +44,7 @@ pub(super) fn in_pieces(p: &mut Program) {
 
 /// Softmax in front of a loss, in a router, in a fused attention.
 pub(super) fn others(p: &mut Program) {
-    for names in [[GEMM, LOSS, GEMM], [GEMM, SOFTMAX, TOP], [GEMM, FLASH, GEMM]] {
+    for names in [[GEMM, LOSS, GEMM], [GEMM, SOFTMAX, TOP], [GEMM, FLASH, GEMM], [GEMM, XLAS_NORM, GEMM]] {
         for _ in 0..10 {
             names.into_iter().for_each(|name| p.launch(name, 264, 200_000));
         }
@@ -72,4 +74,19 @@ fn other_softmaxes_are_none() {
     verdict(&a, "GPU-BOUND");
     assert!(a.findings.iter().all(|f| f.cause != "ATTENTION-UNFUSED"), "{:?}", a.findings);
     verdict(&run(|p| layers(p, true)).1, "GPU-BOUND");
+}
+
+/// Attention over the channels of an image: a softmax of a few numbers; what it weighs is large.
+#[test]
+fn elementwise_kernels_on_more_than_the_softmax_are_none() {
+    let (_, a) = run(|p| {
+        for _ in 0..20 {
+            p.launch(GEMM, 264, 200_000);
+            p.launch(SOFTMAX, 264, 12_000);
+            p.launch(SCALE, 264, 100_000);
+            p.launch(GEMM, 264, 200_000);
+        }
+        p.optimizer(25_000);
+    });
+    assert!(a.findings.iter().all(|f| f.cause != "ATTENTION-UNFUSED"), "{:?}", a.findings);
 }

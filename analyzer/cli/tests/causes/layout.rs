@@ -14,7 +14,8 @@ const CONV: &str = "sm80_xmma_fprop_implicit_gemm_f16f16_f16f32_f32_nhwckrsc_nhw
 fn layers(p: &mut Program, turned: bool) {
     for _ in 0..20 {
         if turned {
-            p.launch(TO, 264, 40_000);
+            p.launch(TO, 264, 30_000);
+            p.launch(TO, 264, 10_000);
         }
         p.launch(CONV, 264, 200_000);
         if turned {
@@ -48,6 +49,22 @@ fn images_that_are_turned_over_around_each_convolution() {
         "{line}"
     );
     kept(&a, time(|p| layers(p, false)));
+}
+
+/// A layer without a kernel for channels_last in a program that is in that layout: the fix would be
+/// the opposite one.
+#[test]
+fn the_other_way_round_it_is_another_matter() {
+    let (_, a) = run(|p| {
+        for _ in 0..20 {
+            p.launch(FROM, 264, 40_000);
+            p.launch(FROM, 264, 10_000);
+            p.launch(CONV, 264, 200_000);
+            p.launch(TO, 264, 40_000);
+        }
+        p.optimizer(25_000);
+    });
+    assert!(a.findings.iter().all(|f| f.cause != "LAYOUT"), "{:?}", a.findings);
 }
 
 #[test]

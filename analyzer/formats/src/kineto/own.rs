@@ -7,7 +7,8 @@ use trace::define::{Definition, InModule, MAX_FRAMES};
 use trace::{FrameInfo, Header, Language, Loss, Total};
 
 use verdict::output::chrome::facts::{
-    numbers, times, COMMAND, JUDGED_BY, MOST_BACKWARD, MOST_MARKS, MOST_OPERATORS, MOST_SAMPLES,
+    numbers, times, COMMAND, JUDGED_BY, MOST_BACKWARD, MOST_MARKS, MOST_OPERATORS, MOST_READINGS,
+    MOST_SAMPLES,
 };
 use verdict::run::autograd::{Captured, InBackward, Work};
 use verdict::run::operators::Operator;
@@ -198,7 +199,7 @@ impl Own {
             let device = small(r, 3).and_then(|n| u8::try_from(n).ok())?;
             Some(Reading { span: span(r)?, gauge: small(r, 2)?, device, value: r.get(4)?.as_u64()? })
         };
-        run.readings.extend(list("readings").iter().take(MOST_SAMPLES).filter_map(reading));
+        run.readings.extend(list("readings").iter().take(MOST_READINGS).filter_map(reading));
         for key in JUDGED_BY {
             let Some(value) = self.facts.get(key).and_then(Json::as_str) else { continue };
             let (key, value) = (texts.id(run, key), texts.id(run, value));

@@ -42,6 +42,8 @@ pub struct Counters {
     pub nvlink_sent: Option<f64>,
     /// Received over NVLink, bytes a second.
     pub nvlink_received: Option<f64>,
+    /// Processes that have the device in use, as last read.
+    pub processes: Option<u64>,
 }
 
 impl Counters {
@@ -76,7 +78,17 @@ impl Counters {
             pcie_received: value(Gauge::PcieReceived, 1.0),
             nvlink_sent: value(Gauge::NvlinkSent, 1.0),
             nvlink_received: value(Gauge::NvlinkReceived, 1.0),
+            processes: run
+                .readings
+                .iter()
+                .rfind(|r| r.gauge == Gauge::Processes as u32 && u32::from(r.device) == ordinal)
+                .map(|r| r.value),
         })
+    }
+
+    /// What is this process's own; `None`: others have the device in use, too.
+    pub fn own(&self) -> Option<&Counters> {
+        self.processes.is_none_or(|n| n <= 1).then_some(self)
     }
 
     /// Why there are none, in the recorder's words; `None`: it does not say.

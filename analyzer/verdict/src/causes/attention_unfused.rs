@@ -7,9 +7,9 @@
 //!
 //! # How it is recognised
 //! By the order of kernels on a stream: a softmax that lies between two matrix products, with
-//! nothing but elementwise kernels (scale, mask, dropout, conversion) between them and it; the same
-//! of its backward pass. The softmax in front of a loss (log_softmax) is none, nor is one that a
-//! choice follows (a router's).
+//! nothing but elementwise kernels (scale, mask, dropout, conversion) of about its length between
+//! them and it; the same of its backward pass. The softmax in front of a loss (log_softmax), over
+//! the channels of an image, below 10 us, or one that a choice follows (a router's) is none.
 //!
 //! # How sure
 //! Which kernels lie between the products, and for how long, is exact; that they are an attention
@@ -52,6 +52,11 @@ pub const NAME: &str = "ATTENTION-UNFUSED";
 /// dropout.
 const BETWEEN: usize = 6;
 
+/// A shorter softmax is of no matrix that is worth fusing, ns.
+const LEAST_NS: u64 = 10_000;
+/// An elementwise kernel on the same matrix takes so many times as long as its softmax at most.
+const MOST_TIMES: u64 = 3;
+
 /// What a kernel is in an attention.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Part {
@@ -74,9 +79,16 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         let ops: Vec<&Op> = stream.ops.iter().filter(|op| op.kind == Kind::Kernel).collect();
         let part = |op: &Op| parts.get(&op.a).copied().unwrap_or(Part::Other);
         for (at, op) in ops.iter().enumerate() {
-            if part(op) != Part::Softmax {
+            let ns = op.span().ns();
+            let is_seen = || case.analysis.counts.measure(op.span()) > 0;
+            if part(op) != Part::Softmax || ns < LEAST_NS || !is_seen() || is_fused_ones(case, op) {
                 continue;
             }
+            // (what is much longer works on more than the softmax does)
+            let part = |op: &Op| match part(op) {
+                Part::Elementwise if op.span().ns() > ns.saturating_mul(MOST_TIMES) => Part::Other,
+                part => part,
+            };
             let (before, after) = ops.split_at(at);
             let before = between(before.iter().rev().copied(), &part);
             let after = between(after.iter().skip(1).copied(), &part);
@@ -112,6 +124,13 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     Some(f)
 }
 
+/// Was it put on the GPU by the fused function, which has computed it in pieces?
+fn is_fused_ones(case: &Case, op: &Op) -> bool {
+    let run = case.run;
+    let operator = run.origin(op).and_then(|origin| run.operator(&origin, op));
+    operator.is_some_and(|operator| operator.name.contains("scaled_dot_product"))
+}
+
 /// The elementwise kernels up to the next product; `None`: something else comes first.
 fn between<'a>(ops: impl Iterator<Item = &'a Op>, part: &impl Fn(&Op) -> Part) -> Option<Vec<&'a Op>> {
     let mut found = Vec::new();
@@ -132,16 +151,18 @@ fn part_of(name: &str) -> Part {
     if has(&["splitkreduce"]) {
         return Part::Product; // the end of one
     }
-    if has(&["flash", "fmha", "sdpa", "attention", "reduce", "logsoftmax", "log_softmax"]) {
+    // (over the channels of an image; XLA's name for any norm; what draws numbers for a choice)
+    let others = ["spatialsoftmax", "triton_softmax", "distribution_", "logsoftmax", "log_softmax"];
+    if has(&["flash", "fmha", "sdpa", "attention", "reduce"]) || has(&others) {
         return Part::Other;
     }
     if has(&["softmax"]) {
         return Part::Softmax;
     }
-    if has(&["gemm", "nvjet", "cutlass", "wgmma"]) {
+    if has(&["gemm", "nvjet", "cutlass", "wgmma", "triton_tem_", "triton_mm", "triton_bmm"]) {
         return Part::Product;
     }
-    if has(&["elementwise", "dropout"]) {
+    if has(&["elementwise", "dropout", "triton_poi_"]) {
         return Part::Elementwise;
     }
     Part::Other

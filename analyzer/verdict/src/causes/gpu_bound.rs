@@ -66,7 +66,7 @@ pub(super) fn seen(device: &DeviceAnalysis) -> Vec<Fact> {
 
 /// How well the GPU was used meanwhile, by its own counters.
 pub(super) fn used(device: &DeviceAnalysis) -> Option<Fact> {
-    let counters = device.counters?;
+    let counters = device.counters.as_ref()?.own()?;
     Some(
         Fact::new(", its tensor cores are {tensor} busy, {memory} of its memory bandwidth is used")
             .with("tensor", Figure::Share(counters.tensor?))

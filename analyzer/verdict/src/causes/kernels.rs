@@ -12,6 +12,7 @@ use crate::analysis::{share, Bucket};
 use crate::replay::Kernel;
 use crate::run::{Device, Op};
 use crate::sites::{Site, Sites};
+use crate::timeline::kernels::classify;
 
 /// The line is named from this part of their time on.
 const MOST: f64 = 0.5;
@@ -26,17 +27,16 @@ enum Chosen {
     These(HashSet<Key>),
 }
 
-/// Definition, and capture or call, that tell a kernel from others. (Of a graph that is played
-/// again and again each time is the same.)
-type Key = (u32, u32, u32);
+/// Definition and begin, that tell a kernel from others.
+type Key = (u32, u64);
 
 fn key(kernel: Kernel) -> Key {
-    (kernel.id, kernel.captured, if kernel.captured == 0 { kernel.call } else { 0 })
+    (kernel.id, kernel.start)
 }
 
 /// An operation as the replay has it.
 pub(super) fn as_kernel(op: &Op) -> Kernel {
-    Kernel { id: op.a, captured: op.captured, call: op.call, ns: op.span().ns() }
+    Kernel { id: op.a, start: op.start, captured: op.captured, call: op.call, ns: op.span().ns() }
 }
 
 /// Kernels of the device that a case is about.
@@ -45,6 +45,8 @@ pub(super) struct Kernels<'c, 'a> {
     device: &'a Device,
     chosen: Chosen,
     least: u64,
+    /// By the id of a definition: does it move data between ranks, whatever launched it?
+    collective: HashSet<u32>,
     /// Those that ran in the steady steps.
     pub(super) count: u64,
     /// Their time there, ns.
@@ -84,7 +86,10 @@ impl<'c, 'a> Kernels<'c, 'a> {
             return None;
         }
         let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
-        let mut all = Kernels { case, device, chosen, least, count: 0, ns: 0 };
+        let definitions = &case.run.definitions;
+        let collective = definitions.kernels().map(|(id, _)| id);
+        let collective = collective.filter(|id| classify(definitions.kernel_name(*id)).collective).collect();
+        let mut all = Kernels { case, device, chosen, least, collective, count: 0, ns: 0 };
         let times = all.ops().map(|op| case.analysis.counts.measure(op.span()));
         let (count, ns) =
             times.fold((0, 0u64), |(count, sum), ns| (count + u64::from(ns > 0), sum.saturating_add(ns)));
@@ -109,7 +114,9 @@ impl<'c, 'a> Kernels<'c, 'a> {
                 stack.and_then(|stack| stacks.get(&stack))
             }
         };
-        kernel.ns >= self.least && is_chosen.copied().unwrap_or(false)
+        kernel.ns >= self.least
+            && is_chosen.copied().unwrap_or(false)
+            && !self.collective.contains(&kernel.id)
     }
 
     /// Their part of the time, of what the device computes alone at most.

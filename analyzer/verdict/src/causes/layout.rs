@@ -7,13 +7,14 @@
 //! results of each convolution into the other layout and back.
 //!
 //! # How it is recognised
-//! By the names of the kernels that do nothing else: `nchwToNhwc`, `nhwcToNchw`.
+//! By the names of the kernels that do nothing else, `nchwToNhwc` and `nhwcToNchw`: of the former
+//! there are more, for they turn weights over, too.
 //!
 //! # How sure
-//! Number and time of these kernels are exact, and with `channels_last` throughout none of them is
-//! left. The prediction leaves them out. That convolutions and norms get faster as well is not
-//! promised. Where a layer has no kernel for `channels_last`, PyTorch turns the image over itself:
-//! the confidence is medium at most.
+//! Number and time of these kernels are exact. The prediction leaves them out; that convolutions
+//! and norms get faster as well is not promised. Where a layer has no kernel for `channels_last`
+//! (group norms), PyTorch turns the image over itself: the confidence is medium at most, and low
+//! beside those. One-dimensional convolutions have no such layout.
 //!
 //! # Example
 //! ```python
@@ -25,7 +26,8 @@
 //! ```
 //!
 //! # What to change
-//! `memory_format=torch.channels_last` for the model and its inputs, in bfloat16 or under autocast.
+//! `memory_format=torch.channels_last` for the model and its inputs, in bfloat16 or under autocast
+//! (of volumes: `channels_last_3d`).
 //! Operations that change the layout back (`view`, `reshape`, some norms) are found by
 //! `x.is_contiguous(memory_format=torch.channels_last)`. JAX: `dimension_numbers` with `NHWC`.
 
@@ -41,15 +43,20 @@ pub const CODE: &str = "GP134";
 pub const NAME: &str = "LAYOUT";
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let turned = Kernels::named(case, 0, turns_over)?;
+    let turned = Kernels::named(case, 0, |name| is_to(name) || is_back(name))?;
     let lost = turned.share();
-    if lost < NOTICED_SHARE {
+    // a layer turns its input and its weights over, and its result back: a program in channels_last
+    // whose layer is taken channel by channel does the opposite
+    let count = |is: fn(&str) -> bool| Kernels::named(case, 0, is).map_or(0, |kernels| kernels.count);
+    if lost < NOTICED_SHARE || count(is_to) <= count(is_back) {
         return None;
     }
     let takes = |k: Kernel| if turned.has(k) { 0 } else { k.ns };
     let most = Bound::kernels(&case.device.buckets, lost);
     let mut f = case.finding((CODE, NAME), lost, case.win_of_kernels(&takes, most));
-    f.confidence = f.confidence.min(Confidence::Medium);
+    // group norms take images channel by channel alone, and turn them over themselves
+    let groups = Kernels::named(case, 0, |name| name.contains("RowwiseMoments")).is_some();
+    f.confidence = f.confidence.min(if groups { Confidence::Low } else { Confidence::Medium });
     f.advice = Advice::new(
         "use channels_last",
         "keep model and inputs in memory_format=torch.channels_last, so that cuDNN has nothing to turn over",
@@ -66,16 +73,20 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     Some(f)
 }
 
-/// A kernel of cuDNN's that changes the layout and does nothing else, by its (mangled or plain)
-/// name.
-fn turns_over(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    ["nchwtonhwc", "nhwctonchw"].iter().any(|word| name.contains(word))
+/// A kernel of cuDNN's that puts the channels of a pixel together and does nothing else, by its
+/// (mangled or plain) name.
+fn is_to(name: &str) -> bool {
+    name.to_ascii_lowercase().contains("nchwtonhwc")
+}
+
+/// The opposite.
+fn is_back(name: &str) -> bool {
+    name.to_ascii_lowercase().contains("nhwctonchw")
 }
 
 #[cfg(test)]
 mod tests {
-    use super::turns_over;
+    use super::{is_back, is_to};
 
     /// cuDNN's, versions 8 and 9.
     #[test]
@@ -84,14 +95,14 @@ mod tests {
             "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true, (cudnnKernelDataType_t)0>",
             "_ZN5cudnn3ops16nhwcToNchwKernelI13__nv_bfloat16S2_fLb1ELb0EL21cudnnKernelDataType_t0EEEvNS0_19nhwc2nchw_params_tIT1_EEPKT_PT0_",
         ] {
-            assert!(turns_over(name), "{name}");
+            assert!(is_to(name) != is_back(name), "{name}");
         }
         for name in [
             "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_kernel__5x_cudnn",
             "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_tilesize128x128x64_kernel__5x_cudnn",
             "",
         ] {
-            assert!(!turns_over(name), "{name}");
+            assert!(!is_to(name) && !is_back(name), "{name}");
         }
     }
 }

@@ -13,9 +13,9 @@
 //!
 //! # How sure
 //! What is computed again, and for how long, is exact. Whether it would fit into memory is not
-//! known: the confidence is low, and medium where the device was never more than six tenths full
-//! (NVML's readings, which the evidence then has). The prediction leaves out these kernels, and not
-//! what the host takes for launching them.
+//! known, so the confidence is low; where the device was nine tenths full (NVML's readings, which
+//! the evidence has) it is not said. The prediction leaves out these kernels, and not what the host
+//! takes for launching them.
 //!
 //! # Example
 //! ```python
@@ -46,8 +46,8 @@ pub const CODE: &str = "GP133";
 /// Name in the line.
 pub const NAME: &str = "RECOMPUTE";
 
-/// A device that was never fuller than this part of it has room.
-const ROOM: f64 = 0.6;
+/// A device that was so full has no room.
+const FULL: f64 = 0.9;
 /// The ends of files that checkpoint, and the functions in them that compute again: PyTorch 2.1 and
 /// newer, before it, the reentrant form and others' after it.
 const AGAIN: [(&str, &[&str]); 3] = [
@@ -57,6 +57,10 @@ const AGAIN: [(&str, &[&str]); 3] = [
 ];
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let full = fullest(case);
+    if full.is_some_and(|full| full >= FULL) {
+        return None;
+    }
     let again = Kernels::launched_from(case, |stack| computes_again(case, stack))?;
     let lost = again.share();
     if lost < NOTICED_SHARE {
@@ -74,11 +78,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         Fact::new("the backward pass computes {share} of the time what the forward pass had computed")
             .with("share", Figure::Share(lost)),
     );
-    let full = fullest(case);
-    f.confidence = f.confidence.min(match full {
-        Some(full) if full <= ROOM => Confidence::Medium,
-        _ => Confidence::Low,
-    });
+    f.confidence = Confidence::Low;
     f.facts.add(
         full.map(|full| {
             Fact::new("the GPU's memory is {full} full at most").with("full", Figure::Share(full))
@@ -97,6 +97,9 @@ fn computes_again(case: &Case, stack: u32) -> bool {
         let (function, file) = (text(*function), text(*file));
         if *language != Language::Python {
             return false;
+        }
+        if function.ends_with("__torch_dispatch__") {
+            continue; // selective checkpointing looks at each operator
         }
         if let Some((_, functions)) = AGAIN.iter().find(|(end, _)| file.ends_with(end)) {
             return functions.contains(&function.rsplit('.').next().unwrap_or(function));

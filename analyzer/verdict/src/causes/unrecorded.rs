@@ -5,7 +5,9 @@
 //! range and no estimate, the verdict is of the steps as recorded, and the other end of the range
 //! is said beside it.
 
-use super::{comm, copy, fix_of, gpu_bound, mixed, Case, GPU_BOUND_SHARE, MINOR_WIN, NAMED_WIN};
+use super::{
+    comm, copy, fix_of, gpu_bound, is_of_kernels, mixed, Case, GPU_BOUND_SHARE, MINOR_WIN, NAMED_WIN,
+};
 use crate::analysis::{Bucket, Finding, Profiled};
 use crate::replay::Fix;
 
@@ -88,8 +90,9 @@ pub(super) fn without_profiler(case: &Case, findings: &[Finding]) -> Option<Prof
         .filter(may_be_named)
         .filter_map(|f| Some((1.0 - case.faster(&[fix_of(f.code)?]) / faster, f.cause)));
     let best = wins.max_by(|x, y| x.0.total_cmp(&y.0)).filter(|b| b.0 >= NAMED_WIN);
+    let of_kernels = findings.iter().find(|f| is_of_kernels(f.code) && f.win.share() >= NAMED_WIN);
     let cause = match best {
-        _ if compute >= GPU_BOUND_SHARE => gpu_bound::NAME,
+        _ if compute >= GPU_BOUND_SHARE => of_kernels.map_or(gpu_bound::NAME, |f| f.cause),
         Some((_, cause)) => cause,
         None if is_full => most_of_what_runs(case),
         None => mixed::NAME,

@@ -160,7 +160,7 @@ fn what(a: &Analysis, figures: Option<&Facts>) -> String {
 
 /// ", tensor cores 12%, memory bandwidth 81%", where its counters tell that.
 fn used(d: &DeviceAnalysis) -> Option<String> {
-    let counters = d.counters?;
+    let counters = d.counters.as_ref()?.own()?;
     let (tensor, memory) = (percent(counters.tensor?), percent(counters.memory?));
     Some(format!(", tensor cores {tensor}, memory bandwidth {memory}"))
 }

@@ -168,6 +168,8 @@ impl Queue {
 pub struct Kernel {
     /// Id of its definition; 0: it is a graph as a whole.
     pub id: u32,
+    /// When it began, ns.
+    pub start: u64,
     /// See [`crate::run::Op::captured`].
     pub captured: u32,
     /// Flat number of the call that launched it.
@@ -344,7 +346,13 @@ impl Playing<'_> {
     /// `is_node`: one call launches it with others, as a graph.
     fn work(&mut self, n: usize, w: &Work, item: &Item, (began, part): (u64, Part), is_node: bool) {
         let mut duration = match w.bucket == Bucket::Compute {
-            true => (self.takes)(Kernel { id: w.kernel, captured: w.captured, call: w.call, ns: w.duration }),
+            true => (self.takes)(Kernel {
+                id: w.kernel,
+                start: w.start,
+                captured: w.captured,
+                call: w.call,
+                ns: w.duration,
+            }),
             false => w.duration,
         };
         let mut spacing = i64::from(w.spacing);

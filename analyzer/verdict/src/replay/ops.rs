@@ -71,6 +71,7 @@ impl Prepared {
             let bucket = class(o, collectives);
             let begin = c.start.min(o.start);
             let mut work = Work {
+                start: o.start,
                 duration: o.end - o.start,
                 latency: clamp32(o.start - begin),
                 spacing: spacing as i32,

@@ -82,6 +82,7 @@ pub(super) struct Item {
 /// One op of the device.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Work {
+    pub start: u64,
     pub duration: u64,
     /// From the begin of the call to the earliest start.
     pub latency: u32,

@@ -177,7 +177,7 @@ impl Decoder {
             block: [r.block_x, r.block_y, r.block_z],
             registers: r.registers_per_thread,
             shared: [r.static_shared_memory, r.dynamic_shared_memory],
-            captured: graph_nodes::captured(r.graph_node),
+            captured: sink.launches.definition(graph_nodes::captured(r.graph_node), sink.store),
         };
         if let Some(&id) = self.kernels.get(&key).filter(|_| !names::unloaded_since_start()) {
             return id;
@@ -187,17 +187,15 @@ impl Decoder {
             raw.name(sink.now, r.name, &text);
         }
         let name = sink.store.string(&text);
-        let captured = sink.launches.definition(key.captured, sink.store);
         let id = sink.store.kernel(KernelInfo {
             name,
             block: key.block.map(|n| n.max(0) as u32),
             registers: u32::from(key.registers),
             static_shared: r.static_shared_memory.max(0) as u32,
             dynamic_shared: r.dynamic_shared_memory.max(0) as u32,
-            captured,
+            captured: key.captured,
         });
-        // (what was captured may be known with the next one)
-        if self.kernels.len() < MOST_KERNELS && (captured != 0 || key.captured == 0) {
+        if self.kernels.len() < MOST_KERNELS {
             self.kernels.insert(key, id);
         }
         id

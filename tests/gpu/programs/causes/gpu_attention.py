@@ -7,8 +7,8 @@ from torchside import main
 
 
 def attention(q, k, v, mask):
-    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5
-    scores = scores.masked_fill(mask, float("-inf"))
+    scores = q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5  # SITE
+    scores = scores.masked_fill(mask, float("-inf"))  # SITE
     return torch.softmax(scores, -1) @ v  # SITE
 
 

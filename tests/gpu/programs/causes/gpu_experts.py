@@ -6,7 +6,7 @@ from torchside import main
 
 
 def build(form, ctx):
-    experts, width, rows = ctx.size(32, 4), ctx.size(8192, 16), ctx.size(256, 8)
+    experts, width, rows = ctx.size(32, 4), ctx.size(32768, 16), ctx.size(256, 8)
     weights = torch.randn(experts, width, ctx.size(256, 8), device=ctx.device, dtype=torch.bfloat16)
     x = torch.randn(experts, rows, width, device=ctx.device, dtype=torch.bfloat16)
 

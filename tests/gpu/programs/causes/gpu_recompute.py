@@ -9,7 +9,7 @@ from torchside import main
 
 def build(form, ctx):
     width, length = ctx.size(2048, 16), ctx.size(1024, 8)
-    blocks = nn.ModuleList(nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width)) for _ in range(6))
+    blocks = nn.ModuleList(nn.Sequential(nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.GELU()) for _ in range(6))
     blocks = blocks.to(ctx.device, torch.bfloat16)
     optimizer = torch.optim.SGD(blocks.parameters(), lr=1e-4)
     x = torch.randn(ctx.size(8, 2) * length, width, device=ctx.device, dtype=torch.bfloat16)

@@ -107,7 +107,7 @@ impl Newest<'_> {
         value: impl Fn(&Reading) -> u64,
         counts: impl Fn(&Reading) -> bool,
     ) -> Result<(), WriteError> {
-        let most = self.0.readings.len().saturating_sub(super::facts::MOST_SAMPLES);
+        let most = self.0.readings.len().saturating_sub(super::facts::MOST_READINGS);
         let mut last_end = 0;
         for r in self.0.readings.iter().skip(most).filter(|r| counts(r)) {
             if last_end != 0 && last_end != r.span.start {

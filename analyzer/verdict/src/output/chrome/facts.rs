@@ -26,8 +26,11 @@ pub const JUDGED_BY: [&str; 7] = [DIRECTORY, CPUS, CPU_QUOTA, PYTHON_VERSION, WI
 /// observed time.
 pub const MOST_MARKS: usize = 10_000;
 
-/// Samples of a thread, readings of children and gauges written at most; the newest.
+/// Samples of a thread, and readings of children, written at most; the newest.
 pub const MOST_SAMPLES: usize = 50_000;
+/// Readings of gauges written at most; the newest: three hours of one GPU, which has some 17 a
+/// second.
+pub const MOST_READINGS: usize = 200_000;
 
 /// Calls of a thread's backward passes written at most; the newest.
 pub const MOST_BACKWARD: usize = 200_000;
@@ -127,7 +130,8 @@ fn host(run: &Run, out: &mut Map<String, Value>) {
         json!([s.span.start, s.span.end, s.pid, s.stack, s.waits.map_or(0, |n| n + 1), s.bits])
     };
     put("child_samples", newest(&run.child_samples).iter().map(stood).collect());
-    let known = newest(&run.readings).iter().filter(|r| Gauge::from_u32(r.gauge).is_some());
+    let from = run.readings.len().saturating_sub(MOST_READINGS);
+    let known = run.readings.iter().skip(from).filter(|r| Gauge::from_u32(r.gauge).is_some());
     put("readings", known.map(|r| json!([r.span.start, r.span.end, r.gauge, r.device, r.value])).collect());
     for (key, value) in run.definitions.attributes().filter(|a| JUDGED_BY.contains(&a.0)) {
         out.insert(key.into(), value.into());
