@@ -18,8 +18,9 @@ use trace::{Event, Loss};
 use crate::platform::losses;
 use crate::store::Store;
 
-/// Launches remembered: as many as nodes are (`cupti/graph_nodes.rs`).
-const MOST: usize = 262_144;
+/// Launches remembered (some 80 bytes each): half as many as nodes (`cupti/graph_nodes.rs`), for
+/// each has one that was captured and one that is played.
+const MOST: usize = 131_072;
 /// Launches that wait for their node's event at most: torch.compile's backward pass is one node.
 const MOST_IN_NODES: usize = 16_384;
 /// They wait for so long, ns: the event of a node that throws never comes.
