@@ -240,7 +240,7 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
 fn on_unload(begins: bool) {
     match above::get() {
         Some(above) if begins => (above.before_unload)(),
-        _ => names::module_unloading(clock::monotonic()),
+        _ => names::module_unloaded(clock::monotonic()),
     }
 }
 
