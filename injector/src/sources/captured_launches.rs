@@ -21,6 +21,8 @@ use crate::store::Store;
 /// Launches remembered (some 80 bytes each): half as many as nodes (`cupti/graph_nodes.rs`), for
 /// each has one that was captured and one that is played.
 const MOST: usize = 131_072;
+/// So many are looked at for one that was never played.
+const LOOKS: usize = 8;
 /// Launches that wait for their node's event at most: torch.compile's backward pass is one node.
 const MOST_IN_NODES: usize = 16_384;
 /// They wait for so long, ns: the event of a node that throws never comes.
@@ -42,7 +44,6 @@ pub(crate) struct CapturedLaunches {
 }
 
 /// What is known of a launch.
-#[derive(Default)]
 struct Known {
     launch: CapturedLaunch,
     /// The node that was evaluated, as [`Made`] has it; 0: none was.
@@ -50,10 +51,9 @@ struct Known {
     stands: Stands,
 }
 
-#[derive(Default, Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Stands {
     /// No kernel of it was seen.
-    #[default]
     Unused,
     /// Its node's event has not come.
     InNode,
@@ -119,14 +119,12 @@ impl CapturedLaunches {
         }
     }
 
-    /// The oldest of those that nobody has played, else the oldest.
+    /// Of the oldest the first that nobody has played, else the next.
     fn forget_one(&mut self) {
-        let is_played = |known: &HashMap<u32, Known>, id: &u32| {
-            known.get(id).is_some_and(|known| matches!(known.stands, Stands::Defined(1..)))
-        };
-        for _ in 0..8 {
-            let played = self.order.front().copied().filter(|id| is_played(&self.known, id));
-            if played.is_none() {
+        let stands = |id| self.known.get(&id).map(|known| known.stands);
+        for _ in 0..LOOKS {
+            let oldest = self.order.front().copied();
+            if !matches!(oldest.and_then(stands), Some(Stands::Defined(1..))) {
                 break;
             }
             self.order.rotate_left(1);
