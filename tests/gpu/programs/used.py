@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Keeps one unit of the GPU at work for some seconds: used.py KIND SECONDS. Truth: what it did a second, by the clock, and the peaks that
-it is held against: for matrix products FLOP/s and FLOPs a clock, for copies bytes a second."""
+it is held against: for matrix products FLOP/s, FLOPs a clock and the mean clock (sm_clock.py), for the others bytes a second."""
 
 import json
 import pathlib
@@ -8,6 +8,7 @@ import sys
 import time
 
 import torch
+from sm_clock import SmClock
 
 N = 8192
 BYTES = 2 << 30
@@ -24,9 +25,10 @@ def work(kind):
         out = torch.empty_like(a)
         return lambda: torch.mm(a, b, out=out), 2 * N**3
     if kind == "memory":
-        a = torch.empty(BYTES, device="cuda", dtype=torch.uint8)
+        # a kernel, not copy_: ncu sees no cudaMemcpyAsync
+        a = torch.zeros(BYTES // 4, device="cuda")
         b = torch.empty_like(a)
-        return lambda: b.copy_(a), 2 * BYTES
+        return lambda: torch.add(a, 1, out=b), 2 * BYTES
     a = torch.empty(BYTES, dtype=torch.uint8).pin_memory()
     b = torch.empty(BYTES, device="cuda", dtype=torch.uint8)
     return lambda: b.copy_(a, non_blocking=True), BYTES
@@ -44,10 +46,14 @@ def cpu_of(name):
 def main():
     kind, seconds = sys.argv[1], float(sys.argv[2])
     torch.backends.cuda.matmul.allow_tf32 = False
+    properties = torch.cuda.get_device_properties(0)
+    clock = SmClock(properties.multi_processor_count)
     once, amount = work(kind)
     for _ in range(3):
         once()
     torch.cuda.synchronize()
+    cpu_before = cpu_of("gapprobe-nvml")
+    clock.begin()
     begin, rounds, took = time.perf_counter(), 0, 0.0
     while took < seconds:
         for _ in range(4):
@@ -57,12 +63,13 @@ def main():
         if kind == "half":  # idle for as long again
             time.sleep(max(0.0, (time.perf_counter() - begin) / rounds * 2))
         took = time.perf_counter() - begin
+    clock.end()
     cpu = cpu_of("gapprobe-nvml")
-    properties = torch.cuda.get_device_properties(0)
     capability = (properties.major, properties.minor)
     print(json.dumps({
         "program": f"used {kind}", "seconds": took, "a_second": amount * rounds / took, "multiprocessors": properties.multi_processor_count,
         "tensor_a_clock": TENSOR.get(capability), "fp32_a_clock": FP32.get(capability), "nvml_cpu_ns": cpu,
+        "nvml_cpu_before_ns": cpu_before, "sm_mhz": clock.mhz, "sm_mhz_missing": clock.missing, "multiprocessors_read": len(clock.before),
         "bandwidth": properties.memory_clock_rate * 1e3 * 2 * properties.memory_bus_width / 8,
     }), flush=True)
 

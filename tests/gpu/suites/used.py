@@ -1,20 +1,41 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How well the GPU is used, by its own counters (NVML's GPM), against what a loop did by the clock (programs/used.py), at the clock of the
-multiprocessors that was read meanwhile; and the CPU time of the thread that reads them."""
+"""How well the GPU is used, by its own counters (NVML's GPM), against what a loop did by the clock (programs/used.py) and what ncu says of its
+kernels (used_ncu.py); and the CPU time of the thread that reads them.
 
+Peaks are at the mean clock of the multiprocessors, which the program counts (programs/sm_clock.py); where it could not, at NVML's readings of it.
+A tensor core also works on what pads a product to whole tiles: 1.6 % more than the FLOPs with tiles of 320 columns (nvjet's on an H200).
+
+Over PCIe the counter says more than the payload: DCGM calls its fields of the same counters bytes "including both header and payload"
+(DCGM_FI_PROF_PCIE_RX_BYTES in its dcgm_fields.h). With payloads of 256 bytes that is some 20 a packet (a header of 12, link CRC and framing of 4 each
+in PCIe 5), 8 %; it was 7.2 (H200, 2026-11-29). So wide a limit cannot tell MB from MiB, which are 4.9 % apart."""
+
+import gzip
 import json
 import subprocess
 
 from check import victim
 from check.plan import FAIL, INFO, NOT_RUN
+from check.tracefile import events
+from suites import used_ncu
 
 NAME = "used"
-ABOUT = "tensor cores, FP32 pipe, memory bandwidth and PCIe by the GPU's counters, against FLOPs and bytes by the clock (about 20 s each)"
-KINDS = ("bf16", "half", "fp32", "memory", "pcie")
+ABOUT = "tensor cores, FP32 pipe, memory bandwidth and PCIe by the GPU's counters, against FLOPs and bytes by the clock (about 20 s each), and ncu"
+KINDS = ("bf16", "half", "fp32", "memory", "pcie", "ncu")
 SECONDS = 14
 POINTS = 3.0  # percent of the peak
 CPU_MS = 2.0  # a second
-LINK = 5.0  # percent of what the loop moved
+HEADERS = 1.10  # of the payload
+CLOCKS = 3.0  # percent
+SHARES = {"memory": "memory_bandwidth_share", "fp32": "fp32_active_share"}
+
+
+def clocks(truth, gauges):
+    """(MHz to go by, what to say of it)."""
+    counted, read = truth.get("sm_mhz"), gauges.get("sm_clock_mhz")
+    of_nvml = f"NVML reads {read:.0f}" if read else "NVML reads none"
+    if counted:
+        return counted, f"at {counted:.0f} MHz by cycles, {of_nvml}"
+    return read, f"{of_nvml} MHz, cycles not counted ({truth.get('sm_mhz_missing')})"
 
 
 def expected(kind, truth, clock_mhz):
@@ -27,28 +48,57 @@ def expected(kind, truth, clock_mhz):
     return 100 * truth["a_second"] / (truth["multiprocessors"] * a_clock * clock_mhz * 1e6)
 
 
-def judge(plan, kind, ended, analyzed):
-    truth, counters = ended.truth, (analyzed.get("devices") or [{}])[0].get("counters")
+def counters_of(analyzed):
+    return (analyzed.get("devices") or [{}])[0].get("counters")
+
+
+def judge_thread(plan, kind, truth, periods):
+    """`periods`: seconds from one reading of GPM to the next, or []."""
+    cpu = truth["nvml_cpu_ns"] / 1e6
+    value = f"{cpu / truth['seconds']:.2f} ms a second: {cpu:.1f} ms in {truth['seconds']:.1f} s"
+    if "nvml_cpu_before_ns" in truth:
+        value += f", {truth['nvml_cpu_before_ns'] / 1e6:.1f} before"
+    if periods:
+        value += f"; {len(periods)} readings, {min(periods):.3f} to {max(periods):.3f} s"
+    plan.row(NAME, f"{kind}: CPU time of the thread", cpu / truth["seconds"] <= CPU_MS, value, f"<= {CPU_MS} ms")
+
+
+def judge(plan, kind, ended, analyzed, periods=()):
+    truth, counters = ended.truth, counters_of(analyzed)
     gauges = analyzed.get("gauges") or {}
-    plan.detail(NAME, kind, {"truth": truth, "counters": counters, "gauges": gauges, "line": ended.line})
+    plan.detail(NAME, kind, {"truth": truth, "counters": counters, "gauges": gauges, "line": ended.line, "readings_s": periods})
     if ended.code != 0 or not truth or not counters:
         why = gauges.get("counters_missing")
         return plan.row(NAME, kind, FAIL, f"exit {ended.code}, counters {counters}, {why}: {ended.err[-300:]!r}")
-    cpu = truth["nvml_cpu_ns"] / 1e6 / truth["seconds"]
-    plan.row(NAME, f"{kind}: CPU time of the thread", cpu <= CPU_MS, f"{cpu:.2f} ms a second", f"<= {CPU_MS} ms")
+    judge_thread(plan, kind, truth, periods)
+    counted, read_mhz = truth.get("sm_mhz"), gauges.get("sm_clock_mhz")
+    if counted and read_mhz and 100 * abs(read_mhz - counted) > CLOCKS * counted:
+        plan.row(NAME, f"{kind}: NVML's clock", INFO, f"{read_mhz:.0f} MHz, by cycles {counted:.0f}: {100 * (read_mhz / counted - 1):+.1f} %")
     if kind == "pcie":
-        read = counters["pcie_received_bytes_per_s"]
-        off = 100 * abs(read - truth["a_second"]) / truth["a_second"] if read is not None else 100.0
-        return plan.row(NAME, kind, off <= LINK, f"{(read or 0) / 1e9:.1f} GB/s by the counters, {truth['a_second'] / 1e9:.1f} by the clock", f"within {LINK} %")
-    key = {"memory": "memory_bandwidth_share", "fp32": "fp32_active_share"}.get(kind, "tensor_active_share")
-    read, right = counters[key], expected(kind, truth, gauges.get("sm_clock_mhz"))
+        read, moved = counters["pcie_received_bytes_per_s"] or 0, truth["a_second"]
+        return plan.row(NAME, kind, moved <= read <= moved * HEADERS,
+                        f"{read / 1e9:.1f} GB/s by the counters, {moved / 1e9:.1f} of payload: {100 * (read / moved - 1):+.1f} %", f"payload x 1 to {HEADERS}")
+    key = SHARES.get(kind, "tensor_active_share")
+    clock, said = clocks(truth, gauges)
+    read, right = counters[key], expected(kind, truth, clock)
     if right is None:
         return plan.row(NAME, kind, NOT_RUN, f"no peak or clock is known: {truth}, {gauges}")
     if kind == "fp32":
         idle = counters["tensor_active_share"]
         plan.row(NAME, "fp32: tensor cores", idle is not None and idle <= 0.01, f"{100 * (idle or 0):.1f} %", "<= 1 %")
+    by = "bytes" if kind == "memory" else "FLOPs"
     return plan.row(NAME, kind, read is not None and abs(100 * read - right) <= POINTS,
-                    f"{100 * (read or 0):.1f} % by the counters, {right:.1f} by the clock at {gauges.get('sm_clock_mhz')} MHz", f"within {POINTS} points")
+                    f"{100 * (read or 0):.1f} % by the counters, {right:.1f} by {by}, {said}", f"within {POINTS} points")
+
+
+def busy(analyzed):
+    """Share of the steady time in which kernels ran; None: not known."""
+    device = (analyzed.get("devices") or [{}])[0]
+    compute, wall = (device.get("buckets_ns") or {}).get("compute"), device.get("steady_wall_ns")
+    if compute is not None and wall:
+        return compute / wall
+    utilization = (analyzed.get("gauges") or {}).get("utilization_pct")
+    return None if utilization is None else utilization / 100
 
 
 def analysis(plan, path):
@@ -56,11 +106,42 @@ def analysis(plan, path):
     return json.loads(done.stdout) if done.returncode == 0 else {}
 
 
+def periods_of(text):
+    """Seconds from one reading of GPM to the next, by the counter track in a trace; a pause between windows counts as one."""
+    at = [e["ts"] for e in events(text) if e.get("ph") == "C" and e.get("name") == "GPU 0 multiprocessors %"]
+    return [(b - a) / 1e6 for a, b in zip(at, at[1:])]
+
+
+def measure(plan, kind):
+    """Runs it with us and judges it; its analysis."""
+    ended = victim.python(plan, "used", kind, str(SECONDS), ours=True, env=victim.WHOLE).wait(min(90, plan.left() - 2))
+    path = ended.trace()
+    analyzed = analysis(plan, path) if path else {}
+    judge(plan, kind, ended, analyzed, periods_of(gzip.decompress(path.read_bytes()).decode()) if path else ())
+    plan.row(NAME, f"{kind}: line", INFO, ended.line)
+    return analyzed
+
+
+def against_ncu(plan, measured):
+    """`measured`: {kind: analysis} of the runs so far; those that are missing are made."""
+    tool = used_ncu.installed()
+    if tool is None:
+        return plan.row(NAME, "ncu", NOT_RUN, "no ncu on this machine")
+    for kind in used_ncu.JUDGED:
+        if kind not in measured and plan.room_for(NAME, kind, SECONDS + 12):
+            measured[kind] = measure(plan, kind)
+        if kind in measured and plan.room_for(NAME, f"ncu: {kind}", used_ncu.SECONDS_EACH):
+            share = (counters_of(measured[kind]) or {}).get(SHARES.get(kind, "tensor_active_share"))
+            used_ncu.judge(plan, kind, used_ncu.run(plan, tool, kind), share, busy(measured[kind]), POINTS)
+    return None
+
+
 def run(plan, only=None):
-    for kind in only or KINDS:
+    measured = {}
+    for kind in sorted(only or KINDS, key=lambda k: k == "ncu"):  # (after those that it is held against)
         if plan.dry:
             plan.row(NAME, kind, NOT_RUN, "needs a GPU")
+        elif kind == "ncu":
+            against_ncu(plan, measured)
         elif plan.room_for(NAME, kind, SECONDS + 12):
-            ended = victim.python(plan, "used", kind, str(SECONDS), ours=True, env=victim.WHOLE).wait(min(90, plan.left() - 2))
-            judge(plan, kind, ended, analysis(plan, ended.trace()) if ended.trace() else {})
-            plan.row(NAME, f"{kind}: line", INFO, ended.line)
+            measured[kind] = measure(plan, kind)
