@@ -310,6 +310,15 @@ impl Program {
         *mine = (*mine).max(end);
     }
 
+    /// The same, as CUPTI records it too: the stream is told to wait for what the other has been
+    /// given so far, and begins `delay` after that.
+    pub fn wait_event(&mut self, stream: u32, other: u32, delay: u64) {
+        let mut e = Event::new(Kind::SyncRecord, self.t, self.t);
+        (e.a, e.c, e.correlation) = (2, stream, self.correlation + 1);
+        self.b.on_recorder(e);
+        self.wait(stream, other, delay);
+    }
+
     /// The host stands there for so long; the sampler's clock ticks meanwhile.
     pub fn stand(&mut self, ns: u64, pose: Pose) {
         let until = self.t + ns;

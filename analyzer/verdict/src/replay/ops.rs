@@ -117,8 +117,13 @@ impl Prepared {
                     work.spacing = work.spacing.min(spacing as i32);
                 }
             }
-            if let Some(edge) = told.before(device, placed, n).filter(|_| work.edge == NONE) {
+            if let Some((edge, end)) = told.before(device, placed, n).filter(|_| work.edge == NONE) {
                 (work.edge, work.edge_spacing) = (edge, clamp32(spacing.max(0) as u64));
+                if before > begin && !near {
+                    // the stream was free, and stood: for this, whatever else came between
+                    work.edge_spacing = clamp32(o.start - end);
+                    work.spacing = work.spacing.min(spacing as i32);
+                }
             }
             let launched = c.end.saturating_add(STARTS_WITHIN_NS);
             let is_free = work.edge == NONE && before <= begin;
@@ -224,9 +229,9 @@ impl Told {
     }
 
     /// What the `n`th op was told to wait for, if nothing was launched to its stream since: which
-    /// of the other streams is meant is not recorded, so it is the op launched last to any of them.
-    /// It must have been done by then.
-    fn before(&self, device: &Device, placed: &[Placed], n: usize) -> Option<u32> {
+    /// of the other streams is meant is not recorded, so it is the op launched last to any of them
+    /// that was done by then; with its end, ns.
+    fn before(&self, device: &Device, placed: &[Placed], n: usize) -> Option<(u32, u64)> {
         let (me, launch) = (placed.get(n)?, *self.launched.get(n)?);
         let times = self.times.get(usize::from(me.stream))?;
         let told = *times.get(times.partition_point(|&t| t <= launch).checked_sub(1)?)?;
@@ -236,9 +241,13 @@ impl Told {
             return None;
         }
         let from = self.launched.partition_point(|&l| l <= told).min(n);
-        let other = recent(from).find(|&i| placed.get(i).is_some_and(|p| p.stream != me.stream))?;
-        let done = op(device, placed.get(other)?)?.end <= me.start;
-        done.then_some(other as u32)
+        let start = op(device, me)?.start;
+        let others = recent(from).filter_map(|i| Some((i, placed.get(i)?)));
+        let mut others = others.filter(|(_, p)| p.stream != me.stream);
+        others.find_map(|(i, p)| {
+            let end = op(device, p)?.end;
+            (end <= start).then_some((i as u32, end))
+        })
     }
 }
 
