@@ -6,6 +6,8 @@
 mod kept;
 mod program;
 
+#[path = "causes/alignment.rs"]
+mod alignment;
 #[path = "causes/alloc.rs"]
 mod alloc;
 #[path = "causes/arrays.rs"]
@@ -42,8 +44,12 @@ mod launch;
 mod launch_lines;
 #[path = "causes/layout.rs"]
 mod layout;
+#[path = "causes/low_occupancy.rs"]
+mod low_occupancy;
 #[path = "causes/memory.rs"]
 mod memory;
+#[path = "causes/memory_bound.rs"]
+mod memory_bound;
 #[path = "causes/mixed.rs"]
 mod mixed;
 #[path = "causes/once.rs"]

@@ -19,7 +19,7 @@ from check.plan import FAIL, INFO, NOT_RUN, PASS
 from suites.causes_gpu_bound import GPU_BOUND
 from suites.causes_labels import LABELS as OF_IDLE_TIME
 from suites.causes_labels import LEAST_WIN, MOST_HARMLESS, SILENT, WINS
-from suites.causes_promises import PROMISE_OFF, PROMISE_OVER, in_doubt, judge_promise, judge_promises, judge_turns
+from suites.causes_promises import OF_KERNELS, PROMISE_OFF, PROMISE_OVER, in_doubt, judge_promise, judge_promises, judge_turns
 
 NAME = "causes"
 LABELS = OF_IDLE_TIME | GPU_BOUND
@@ -385,13 +385,14 @@ def run(plan, only=None):
             runs.play_until_sure()
         for program, of in runs.promising().items():
             archive.tell_runs(program, of)
-            offs[program] = judge_promise(plan, program, of["slow"], of["fixed"])
+            offs[program] = judge_promise(plan, program, of["slow"], of["fixed"], *([OF_KERNELS] if program in GPU_BOUND else []))
             in_turns.append(judge_turns(plan, program, of["slow"][0], runs.ran.get((program, "turns"))))
     finally:
         archive.close()
         plan.detail(NAME, "confusion matrix", matrix.as_detail())
         if not plan.dry:
-            judge_promises(plan, offs)
+            judge_promises(plan, {p: off for p, off in offs.items() if p not in GPU_BOUND})
+            judge_promises(plan, {p: off for p, off in offs.items() if p in GPU_BOUND}, OF_KERNELS, "promises of causes of kernels")
             told = [off for off in in_turns if off is not None]
             if told:
                 plan.row(NAME, "promises in turns, unrecorded", INFO, f"{sum(abs(o) <= PROMISE_OFF for o in told)} of {len(told)} within {PROMISE_OFF:.0%}, "

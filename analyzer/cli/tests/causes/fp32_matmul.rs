@@ -112,6 +112,27 @@ fn products_that_wait_for_memory_get_no_faster_than_that() {
     verdict(&of(9_300), "GPU-BOUND");
 }
 
+/// As cuDNN has it: a transform on a stream of its own, which waits for an event of the other's and
+/// then for a free multiprocessor. No more than the products hold the streams up. (Only 2% was
+/// promised: the stream was taken to wait for so long whatever it waits for.)
+#[test]
+fn products_beside_a_stream_that_waits_for_an_event() {
+    let step = |p: &mut Program, product: u64| {
+        for _ in 0..10 {
+            p.launch("flip_filter", 264, 40_000);
+            p.wait_event(30, 7, 60_000);
+            p.launch(BF16, 264, 100_000);
+            p.launch_on(30, "fft2d_r2c_64x64<half>", 264, 80_000);
+            p.wait_event(7, 30, 0);
+            p.launch(FFMA, 528, product);
+        }
+        p.optimizer(25_000);
+    };
+    let (_, a) = run(|p| step(p, 2_000_000));
+    verdict(&a, "FP32-MATMUL");
+    kept(&a, time(|p| step(p, 360_000)));
+}
+
 /// Where some run in TF32 it is allowed: what does not is the library's own choice.
 #[test]
 fn beside_products_in_tf32_it_is_no_cause() {

@@ -10,8 +10,8 @@ use verdict::{Analysis, Run};
 use super::program::Pose;
 use super::samples::{stack, standing, PREPARE};
 use super::{
-    attention_unfused, casts, device, fp32_matmul, input, kept, launch_lines, layout, memory, recompute, run,
-    verdicts,
+    alignment, attention_unfused, casts, device, fp32_matmul, input, kept, launch_lines, layout,
+    low_occupancy, memory, memory_bound, recompute, run, verdicts,
 };
 
 /// How a cause is said.
@@ -103,6 +103,15 @@ const PAIRS: &[Pair] = &[
         Built(|| run(attention_unfused::in_pieces)),
         Built(|| run(attention_unfused::others)),
     ),
+    // products four times of five; one small one
+    pair("ALIGNMENT", Named, Built(|| run(alignment::odd)), Built(|| run(alignment::small_head))),
+    pair(
+        "MEMORY-BOUND",
+        Named,
+        Built(|| run(memory_bound::written_out)),
+        Built(|| run(memory_bound::loop_over_tensors)),
+    ),
+    pair("LOW-OCCUPANCY", Named, Built(|| run(low_occupancy::few)), Built(|| run(low_occupancy::enough))),
     pair("LAUNCH-OPTIMIZER", Named, Labelled("launch_optimizer.slow"), Labelled("launch_optimizer.fixed")),
     pair("GRAPH-BREAKS", Named, Labelled("launch_graph_breaks.slow"), Built(|| run(launch_lines::compiled))),
     pair("INPUT-COLLATE", Named, Labelled("loader_hf_collate.slow"), Labelled("loader_hf_collate.fixed")),

@@ -41,6 +41,7 @@
 //! cast weights ends with the region. `torch.compile` fuses casts into the kernels that use them.
 
 use super::case::FUSED;
+use super::kernel_names::is_cast;
 use super::kernels::Kernels;
 use super::Case;
 use crate::analysis::{Advice, Bound, Fact, Figure, Finding, Win};
@@ -56,7 +57,7 @@ pub const NAME: &str = "CASTS";
 const NEEDLESS: f64 = 0.5;
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let casts = Kernels::named(case, 0, is_cast)?;
+    let casts = Kernels::named(case, 0, |name| is_cast(name).then_some(NEEDLESS))?;
     let steps = case.analysis.steps.steady().len() as u64;
     if casts.count < 2 * steps.max(1) {
         return None;
@@ -78,37 +79,4 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     );
     f.facts.say(Fact::new("half of them taken out"));
     Some(f)
-}
-
-/// A kernel that converts types and does nothing else, by its (mangled or plain) name.
-fn is_cast(name: &str) -> bool {
-    let between = |types: &str| types.split_once('_').is_some_and(|(from, to)| from != to);
-    name.contains("float16_copy_kernel_cuda")
-        || (name.contains("direct_copy_kernel_cuda") && name.contains("LoadWithCast"))
-        || name.strip_prefix("cupy_copy__").is_some_and(between)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_cast;
-
-    /// As PyTorch 2.11 and CuPy 14 name them (recordings of an H200).
-    #[test]
-    fn casts_by_name() {
-        for name in [
-            "_ZN2at6native29vectorized_elementwise_kernelILi8EZNS0_25bfloat16_copy_kernel_cudaERNS_18TensorIteratorBaseEEUlfE_St5arrayIPcLm2EEEEviT0_T1_",
-            "_ZN2at6native27unrolled_elementwise_kernelIZZZNS0_23direct_copy_kernel_cudaERNS_18TensorIteratorBaseEENKUlvE1_clEvENKUlvE10_clEvEUlN3c108BFloat16EE_St5arrayIPcLm2EELi4E23TrivialOffsetCalculatorILi1EjESD_NS0_6memory12LoadWithCastILi1EEENSE_13StoreWithCastILi1EEEEEviT_T0_T2_T3_T4_T5_",
-            "cupy_copy__float_float16",
-        ] {
-            assert!(is_cast(name), "{name}");
-        }
-        for name in [
-            "void at::native::elementwise_kernel<128, 4, at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>>",
-            "cupy_copy__float_float",
-            "nvjet_sm90_tst_192x192_64x4_1x2_h_bz_coopB_TNN",
-            "",
-        ] {
-            assert!(!is_cast(name), "{name}");
-        }
-    }
 }

@@ -8,10 +8,11 @@ use std::collections::{HashMap, HashSet};
 use trace::Kind;
 
 use super::Case;
-use crate::analysis::{share, Bucket};
+use crate::analysis::{share, Bound, Bucket, Confidence, Finding};
 use crate::replay::Kernel;
 use crate::run::{Device, Op};
 use crate::sites::{Site, Sites};
+use crate::timeline::buckets::NOTICED_SHARE;
 use crate::timeline::kernels::classify;
 
 /// The line is named from this part of their time on.
@@ -19,12 +20,12 @@ const MOST: f64 = 0.5;
 
 /// Which kernels they are.
 enum Chosen {
-    /// By the id of a definition.
-    Named(HashMap<u32, bool>),
-    /// By the stack of the launch (or of the one that was captured).
+    /// By the id of a definition, with what would be left of their time, 0 to 1.
+    Named(HashMap<u32, f64>),
+    /// By the stack of the launch (or of the one that was captured); nothing would be left.
     LaunchedFrom(HashMap<u32, bool>),
-    /// Each by itself.
-    These(HashSet<Key>),
+    /// Each by itself, with the time that it would take, ns.
+    These(HashMap<Key, u64>),
 }
 
 /// Definition and begin, that tell a kernel from others.
@@ -51,19 +52,21 @@ pub(super) struct Kernels<'c, 'a> {
     pub(super) count: u64,
     /// Their time there, ns.
     ns: u64,
+    /// What would be won of it, ns.
+    won: u64,
 }
 
 impl<'c, 'a> Kernels<'c, 'a> {
-    /// Those for whose (mangled or plain) name `are` says so, and that run for `least` ns or more.
-    /// `None`: there are none.
+    /// Those that run for `least` ns or more, and of whose time, by their (mangled or plain) name,
+    /// `rest` would be left, 0 to 1. `None`: there are none.
     pub(super) fn named(
         case: &'c Case<'a>,
         least: u64,
-        are: impl Fn(&str) -> bool,
+        rest: impl Fn(&str) -> Option<f64>,
     ) -> Option<Kernels<'c, 'a>> {
         let named = case.run.definitions.kernels();
-        let named = named.map(|(id, _)| (id, are(case.run.definitions.kernel_name(id)))).collect();
-        Kernels::new(case, Chosen::Named(named), least)
+        let named = named.filter_map(|(id, _)| Some((id, rest(case.run.definitions.kernel_name(id))?)));
+        Kernels::new(case, Chosen::Named(named.collect()), least)
     }
 
     /// Those that were launched from a stack of which `are` says so. `None`: there are none.
@@ -72,14 +75,18 @@ impl<'c, 'a> Kernels<'c, 'a> {
         Kernels::new(case, Chosen::LaunchedFrom(stacks), 0)
     }
 
-    /// These. `None`: there are none.
-    pub(super) fn these(case: &'c Case<'a>, all: impl Iterator<Item = Kernel>) -> Option<Kernels<'c, 'a>> {
-        Kernels::new(case, Chosen::These(all.map(key).collect()), 0)
+    /// These, with the time that each would take, ns. `None`: there are none.
+    pub(super) fn these(
+        case: &'c Case<'a>,
+        all: impl Iterator<Item = (Kernel, u64)>,
+    ) -> Option<Kernels<'c, 'a>> {
+        Kernels::new(case, Chosen::These(all.map(|(kernel, ns)| (key(kernel), ns)).collect()), 0)
     }
 
     fn new(case: &'c Case<'a>, chosen: Chosen, least: u64) -> Option<Kernels<'c, 'a>> {
         let is_none = match &chosen {
-            Chosen::Named(all) | Chosen::LaunchedFrom(all) => !all.values().any(|is_one| *is_one),
+            Chosen::Named(all) => all.is_empty(),
+            Chosen::LaunchedFrom(all) => !all.values().any(|is_one| *is_one),
             Chosen::These(all) => all.is_empty(),
         };
         if is_none {
@@ -89,34 +96,70 @@ impl<'c, 'a> Kernels<'c, 'a> {
         let definitions = &case.run.definitions;
         let collective = definitions.kernels().map(|(id, _)| id);
         let collective = collective.filter(|id| classify(definitions.kernel_name(*id)).collective).collect();
-        let mut all = Kernels { case, device, chosen, least, collective, count: 0, ns: 0 };
-        let times = all.ops().map(|op| case.analysis.counts.measure(op.span()));
-        let (count, ns) =
-            times.fold((0, 0u64), |(count, sum), ns| (count + u64::from(ns > 0), sum.saturating_add(ns)));
-        (all.count, all.ns) = (count, ns);
+        let mut all = Kernels { case, device, chosen, least, collective, count: 0, ns: 0, won: 0 };
+        let (mut count, mut ns, mut won) = (0, 0u64, 0u64);
+        for op in all.ops() {
+            let kernel = as_kernel(op);
+            let rest = all.becomes(kernel) as f64 / kernel.ns.max(1) as f64;
+            let took = case.analysis.counts.measure(op.span());
+            count += u64::from(took > 0);
+            ns = ns.saturating_add(took);
+            won = won.saturating_add((took as f64 * (1.0 - rest)) as u64);
+        }
+        (all.count, all.ns, all.won) = (count, ns, won);
         Some(all)
     }
 
-    fn ops(&self) -> impl Iterator<Item = &'a Op> + use<'_, 'c, 'a> {
+    pub(super) fn ops(&self) -> impl Iterator<Item = &'a Op> + use<'_, 'c, 'a> {
         let all = self.device.streams.iter().flat_map(|s| &s.ops).filter(|op| op.kind == Kind::Kernel);
         all.filter(|op| self.has(as_kernel(op)))
     }
 
     /// Is this kernel one of them?
-    pub(super) fn has(&self, kernel: Kernel) -> bool {
+    fn has(&self, kernel: Kernel) -> bool {
         let is_chosen = match &self.chosen {
-            Chosen::These(all) => return all.contains(&key(kernel)),
-            Chosen::Named(ids) => ids.get(&kernel.id),
+            Chosen::These(all) => return all.contains_key(&key(kernel)),
+            Chosen::Named(ids) => ids.contains_key(&kernel.id),
             Chosen::LaunchedFrom(stacks) => {
                 let run = self.case.run;
                 let captured = run.captured.get(&kernel.captured).map(|launch| launch.site);
                 let stack = captured.or_else(|| run.call(kernel.call).map(|(_, call)| call.site));
-                stack.and_then(|stack| stacks.get(&stack))
+                stack.and_then(|stack| stacks.get(&stack)).copied().unwrap_or(false)
             }
         };
-        kernel.ns >= self.least
-            && is_chosen.copied().unwrap_or(false)
-            && !self.collective.contains(&kernel.id)
+        kernel.ns >= self.least && is_chosen && !self.collective.contains(&kernel.id)
+    }
+
+    /// How long this kernel would take, ns: what it takes, where it is none of them.
+    fn becomes(&self, kernel: Kernel) -> u64 {
+        if !self.has(kernel) {
+            return kernel.ns;
+        }
+        match &self.chosen {
+            Chosen::These(all) => all.get(&key(kernel)).map_or(kernel.ns, |ns| *ns.min(&kernel.ns)),
+            Chosen::Named(ids) => {
+                ids.get(&kernel.id).map_or(kernel.ns, |rest| (kernel.ns as f64 * rest) as u64)
+            }
+            Chosen::LaunchedFrom(_) => 0,
+        }
+    }
+
+    /// The finding that they are, which wins what a replay does in which each takes its other time;
+    /// `None`: it is not worth a word. With a line, where they have one.
+    pub(super) fn finding(&self, cause: (&'static str, &'static str)) -> Option<Finding> {
+        let case = self.case;
+        let won = share(self.won, case.device.wall_ns).min(self.share());
+        if won < NOTICED_SHARE {
+            return None;
+        }
+        let most = Bound::kernels(&case.device.buckets, won);
+        let mut f = case.finding(cause, self.share(), case.win_of_kernels(&|k| self.becomes(k), most));
+        f.confidence = f.confidence.min(Confidence::Medium);
+        f.count = self.count;
+        if let Some(site) = self.line() {
+            f.place(site);
+        }
+        Some(f)
     }
 
     /// Their part of the time, of what the device computes alone at most.
@@ -125,7 +168,7 @@ impl<'c, 'a> Kernels<'c, 'a> {
     }
 
     /// The line of the program that most of their time is for, where that is known of half of it.
-    pub(super) fn line(&self) -> Option<Site> {
+    fn line(&self) -> Option<Site> {
         let run = self.case.run;
         let mut sites = Sites::new(run);
         let mut by_line: HashMap<u32, u64> = HashMap::new();

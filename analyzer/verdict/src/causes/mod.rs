@@ -11,13 +11,15 @@
 //! `unlike.rs`: windows whose steps are not the run's; `late.rs`: what collectives waited for late
 //! ranks; `cpus.rs`: how many CPUs there are, who uses them; `workers.rs`: children, a loader's
 //! workers; `saves.rs`: what a checkpoint costs; `sync_calls.rs`: which way of waiting a call is;
-//! `kernels.rs`: what causes of kernels have in common; `memory.rs`: allocations that failed,
+//! `kernels.rs`: what causes of kernels have in common; `kernel_names.rs`: what a kernel does, by its
+//! name; `memory.rs`: allocations that failed,
 //! memory that grows. Adding one: CONTRIBUTING.md, "A cause".
 
 mod agreeing;
 mod case;
 mod cost;
 mod cpus;
+mod kernel_names;
 mod kernels;
 mod late;
 pub mod memory;
@@ -37,6 +39,7 @@ mod verdict;
 mod worker_waits;
 mod workers;
 
+pub mod alignment;
 pub mod alloc;
 pub mod alloc_fragmented;
 pub mod attention_unfused;
@@ -67,6 +70,8 @@ pub mod layout;
 pub mod lines;
 pub mod lock;
 pub mod logging;
+pub mod low_occupancy;
+pub mod memory_bound;
 pub mod memory_growth;
 pub mod mixed;
 pub mod native_cpu;
@@ -227,9 +232,15 @@ registry! {
     recompute 3 [None, None, None] Some(recompute::evaluate),
         "the forward pass is computed again";
     layout 2 [None, None, None] Some(layout::evaluate),
-        "images are turned over between layouts";
+        "tensors are turned over between layouts";
     attention_unfused 2 [None, None, None] Some(attention_unfused::evaluate),
         "attention is not fused";
+    alignment 2 [None, None, None] Some(alignment::evaluate),
+        "matrices are not aligned";
+    memory_bound 4 [None, None, None] Some(memory_bound::evaluate),
+        "operations follow each other through memory";
+    low_occupancy 3 [None, None, None] Some(low_occupancy::evaluate),
+        "kernels leave much of the GPU idle";
     gpu_bound 9 [None, None, None] None,
         "GPU-bound";
     mixed 9 [None, None, None] None,
@@ -267,8 +278,18 @@ pub(crate) fn is_of(code: &str, family: &str) -> bool {
 
 /// Is it a cause of time in which kernels run, and not of idle time?
 pub(crate) fn is_of_kernels(code: &str) -> bool {
-    let all = [small_kernels::CODE, casts::CODE, fp32_matmul::CODE, recompute::CODE, layout::CODE];
-    all.contains(&code) || code == attention_unfused::CODE
+    const ALL: [&str; 9] = [
+        small_kernels::CODE,
+        casts::CODE,
+        fp32_matmul::CODE,
+        recompute::CODE,
+        layout::CODE,
+        attention_unfused::CODE,
+        alignment::CODE,
+        memory_bound::CODE,
+        low_occupancy::CODE,
+    ];
+    ALL.contains(&code)
 }
 
 /// The module doc of a source file.

@@ -37,9 +37,7 @@ use trace::{FrameInfo, Language};
 
 use super::kernels::Kernels;
 use super::Case;
-use crate::analysis::{Advice, Bound, Confidence, Fact, Figure, Finding};
-use crate::replay::Kernel;
-use crate::timeline::buckets::NOTICED_SHARE;
+use crate::analysis::{Advice, Confidence, Fact, Figure, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP133";
@@ -62,21 +60,14 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None;
     }
     let again = Kernels::launched_from(case, |stack| computes_again(case, stack))?;
-    let lost = again.share();
-    if lost < NOTICED_SHARE {
-        return None;
-    }
-    let takes = |k: Kernel| if again.has(k) { 0 } else { k.ns };
-    let most = Bound::kernels(&case.device.buckets, lost);
-    let mut f = case.finding((CODE, NAME), lost, case.win_of_kernels(&takes, most));
+    let mut f = again.finding((CODE, NAME))?;
     f.advice = Advice::new(
         "checkpoint less, if memory allows",
         "checkpoint fewer blocks, or only what is cheap to compute and large to keep, as far as memory allows",
     );
-    f.count = again.count;
     f.facts.say(
         Fact::new("the backward pass computes {share} of the time what the forward pass had computed")
-            .with("share", Figure::Share(lost)),
+            .with("share", Figure::Share(f.share)),
     );
     f.confidence = Confidence::Low;
     f.facts.add(
@@ -84,9 +75,6 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             Fact::new("the GPU's memory is {full} full at most").with("full", Figure::Share(full))
         }),
     );
-    if let Some(site) = again.line() {
-        f.place(site);
-    }
     Some(f)
 }
 
@@ -112,7 +100,7 @@ fn computes_again(case: &Case, stack: u32) -> bool {
 }
 
 /// How full the device's memory was at most; `None`: not known.
-fn fullest(case: &Case) -> Option<f64> {
+pub(super) fn fullest(case: &Case) -> Option<f64> {
     let info = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?.info;
     let readings = case.run.readings.iter();
     let used = readings

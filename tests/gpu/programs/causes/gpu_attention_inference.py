@@ -9,7 +9,7 @@ from torchside import main
 
 def attention(q, k, v, bias):
     likely = torch.softmax(q @ k.transpose(-2, -1) * q.shape[-1] ** -0.5 + bias, dim=-1)  # SITE
-    return likely @ v
+    return likely @ v  # SITE
 
 
 def build(form, ctx):

@@ -7,8 +7,8 @@ from torchside import main
 
 
 def activation(x):
-    cubed = x * x * x
-    inner = 0.7978845608 * (x + 0.044715 * cubed)
+    cubed = x * x * x  # SITE
+    inner = 0.7978845608 * (x + 0.044715 * cubed)  # SITE
     return 0.5 * x * (1 + torch.tanh(inner))  # SITE
 
 

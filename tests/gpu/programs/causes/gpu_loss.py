@@ -9,7 +9,7 @@ from torchside import main
 
 def loss_of(logits, targets):
     likely = torch.softmax(logits.float(), -1)  # SITE
-    return -torch.log(likely.gather(1, targets[:, None]) + 1e-9).mean()
+    return -torch.log(likely.gather(1, targets[:, None]) + 1e-9).mean()  # SITE
 
 
 def build(form, ctx):

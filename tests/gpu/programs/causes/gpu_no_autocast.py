@@ -7,7 +7,7 @@ from torchside import main
 
 
 def build(form, ctx):
-    width, length = ctx.size(1024, 16), ctx.size(512, 8)
+    width, length = ctx.size(2048, 16), ctx.size(512, 8)
     layers = [nn.TransformerEncoderLayer(width, ctx.size(16, 2), 4 * width, dropout=0.0, batch_first=True) for _ in range(2)]
     model = nn.Sequential(*layers).to(ctx.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)

@@ -8,9 +8,9 @@ from torchside import main
 
 
 def norm(x, weight):
-    wide = x.float()
+    wide = x.float()  # SITE
     scale = torch.rsqrt(wide.pow(2).mean(-1, keepdim=True) + 1e-6)  # SITE
-    return (wide * scale).to(x.dtype) * weight
+    return (wide * scale).to(x.dtype) * weight  # SITE
 
 
 def build(form, ctx):

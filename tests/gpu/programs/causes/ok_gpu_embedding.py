@@ -12,7 +12,7 @@ def build(_form, ctx):
 
     @torch.no_grad()
     def step(_i):
-        return F.embedding(which, table)[0, 0]
+        return F.embedding(which, table)[0, :1] * 2  # (a step needs more than one kernel to be told)
 
     return step
 

@@ -12,7 +12,7 @@ def build(_form, ctx):
     @torch.no_grad()
     def step(_i):
         torch.add(a, b, alpha=3.0, out=out)
-        return out[0]
+        return out[:1] * 2  # (a step needs more than one kernel to be told)
 
     return step
 

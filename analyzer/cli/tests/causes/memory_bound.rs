@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP137 MEMORY-BOUND: a norm that is written out, the same as one kernel, and what is close by: a
+//! loop over tensors, operations of several functions, torch.compile's kernels, no lines.
+
+use verdict::analysis::Confidence;
+
+use super::{kept, run, time, verdict, Program};
+
+const GEMM: &str = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN";
+const TO_FLOAT: &str = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&), LoadWithCast<1>, StoreWithCast<1>>";
+const POW: &str =
+    "void at::native::vectorized_elementwise_kernel<4, pow_tensor_scalar_kernel_impl<float, float>>";
+const MEAN: &str = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, MeanOps<float>>>";
+const MUL: &str =
+    "void at::native::elementwise_kernel<128, 2, BinaryFunctor<float, float, float, MulFunctor<float>>>";
+const NORM: &str =
+    "void at::native::(anonymous namespace)::vectorized_layer_norm_kernel<c10::BFloat16, float, false>";
+const COMPILED: &str = "triton_poi_fused_mul_pow_3";
+
+/// Kernels, each with the function and line that launches it.
+type Launches = &'static [(&'static str, &'static str, u32)];
+
+/// Ten layers: these kernels of 100 us, and a product.
+fn layers(p: &mut Program, launches: Launches) {
+    for _ in 0..10 {
+        for (name, function, line) in launches {
+            p.launches_at = p.b.stack(&[(function, "/job/net.py", *line), ("<module>", "/job/train.py", 9)]);
+            p.launch(name, 1320, 100_000);
+        }
+        p.launches_at = p.b.stack(&[("forward", "/job/net.py", 50), ("<module>", "/job/train.py", 9)]);
+        p.launch(GEMM, 132, 300_000);
+    }
+    p.launches_at = 0;
+    p.optimizer(25_000);
+}
+
+pub(super) fn written_out(p: &mut Program) {
+    layers(p, &[(POW, "norm", 31), (MEAN, "norm", 31), (MUL, "norm", 32), (MUL, "norm", 33)]);
+}
+
+/// The moving average of each weight.
+pub(super) fn loop_over_tensors(p: &mut Program) {
+    layers(p, &[(MUL, "average", 31), (MUL, "average", 31), (MUL, "average", 31), (MUL, "average", 31)]);
+}
+
+#[test]
+fn a_norm_that_is_written_out() {
+    let (run_, a) = run(written_out);
+    verdict(&a, "MEMORY-BOUND");
+    assert_eq!(a.verdict.confidence, Confidence::Medium);
+    let line = ::verdict::output::sentence::line(&run_, &a, None);
+    assert!(line.contains("likely operations follow each other through memory (job/net.py:31)"), "{line}");
+    kept(&a, time(|p| layers(p, &[(NORM, "norm", 31)])));
+}
+
+/// What is converted is half as wide at the ends of the chain.
+#[test]
+fn a_chain_that_converts_types() {
+    let (_, a) = run(|p| layers(p, &[(TO_FLOAT, "norm", 31), (POW, "norm", 31), (MUL, "norm", 32)]));
+    verdict(&a, "MEMORY-BOUND");
+    let promised = a.verdict.promise.map_or(0.0, |p| p.ns());
+    assert!(
+        (3_600_000.0..3_850_000.0).contains(&promised),
+        "ten times 300 and 60 us, and a little: {promised}"
+    );
+}
+
+#[test]
+fn what_is_no_chain() {
+    let others: [Launches; 4] = [
+        // three times the same in one line: a loop
+        &[(MUL, "average", 31), (MUL, "average", 31), (MUL, "average", 31)],
+        &[(POW, "one", 31), (MUL, "other", 41), (POW, "one", 31), (MUL, "other", 41)],
+        &[(POW, "norm", 31), (GEMM, "norm", 31), (MUL, "norm", 31)],
+        &[(COMPILED, "norm", 31), (COMPILED, "norm", 32), (COMPILED, "norm", 33)],
+    ];
+    for launches in others {
+        let (_, a) = run(|p| layers(p, launches));
+        let of = a.findings.iter().find(|f| f.cause == "MEMORY-BOUND");
+        assert!(of.is_none_or(|f| f.win.share() < 0.2), "{launches:?}: {of:?}");
+    }
+    let (_, a) = run(|p| {
+        for _ in 0..40 {
+            p.launch(POW, 1320, 100_000);
+            p.launch(MUL, 1320, 100_000);
+        }
+    });
+    assert!(a.findings.iter().all(|f| f.cause != "MEMORY-BOUND"), "without lines: {:?}", a.findings);
+}

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP136 ALIGNMENT: matrices whose rows are no multiple of 16 bytes keep the tensor cores waiting.
+//!
+//! # What it means
+//! A matrix is fetched in pieces of 16 bytes: eight numbers of 16 bits. If a width is a multiple of
+//! neither (4,093 features, a vocabulary of 50,257), cuBLAS takes kernels that fetch number by
+//! number, made for older GPUs. On an H200 they take five to eight times as long.
+//!
+//! # How it is recognised
+//! By names: a product on tensor cores (`tensorop`) that ends in `align1` or `align2`, of 20 us and
+//! more, on Hopper.
+//!
+//! # How sure
+//! That these kernels fetch number by number is exact. The prediction has them take a fifth of
+//! their time (H200, 2026-11-29: widths of 4,093 and 50,257 in bfloat16 took 5.0 to 8.5 times as
+//! long as 4,096 and 50,304), so it is more on the careful side. The confidence is medium: a width
+//! may be given by the data.
+//!
+//! # Example
+//! ```python
+//! # slow
+//! head = nn.Linear(1024, 50257)
+//! # fixed: the last 47 words are never used
+//! head = nn.Linear(1024, 50304)
+//! ```
+//!
+//! # What to change
+//! Make widths, heads and the vocabulary multiples of 8, better of 64; pad sequences or batches to
+//! such a length (transformers: `pad_to_multiple_of=8`, `resize_token_embeddings(...,
+//! pad_to_multiple_of=64)`). `torch.compile` pads matrices by itself where that pays.
+
+use super::kernel_names::is_unaligned;
+use super::kernels::Kernels;
+use super::Case;
+use crate::analysis::{Advice, Fact, Figure, Finding};
+
+/// Stable code.
+pub const CODE: &str = "GP136";
+/// Name in the line.
+pub const NAME: &str = "ALIGNMENT";
+
+/// A shorter one is bound by its launch or its few blocks, ns.
+const LEAST_NS: u64 = 20_000;
+/// What was measured is Hopper's.
+const CAPABILITY: (u32, u32) = (9, 0);
+/// What is left of their time, see the page.
+const REST: f64 = 0.2;
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let info = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?.info;
+    if (info.compute_major, info.compute_minor) != CAPABILITY {
+        return None;
+    }
+    let odd = Kernels::named(case, LEAST_NS, |name| is_unaligned(name).then_some(REST))?;
+    let mut f = odd.finding((CODE, NAME))?;
+    f.advice = Advice::new(
+        "pad to multiples of 8",
+        "make widths, heads and the vocabulary multiples of 8 (better of 64), or pad to them",
+    );
+    f.facts.say(
+        Fact::new("products that fetch number by number run {often} and take {share} of the time")
+            .with("often", case.rhythm(odd.count))
+            .with("share", Figure::Share(f.share)),
+    );
+    Some(f)
+}

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a kernel does, by its (mangled or plain) name, where a cause rests on that. Names are as
+//! recordings of V100, H100 and H200 have them (PyTorch 1.13 to 2.11).
+
+/// Does the name hold one of these, in small letters?
+fn says(name: &str, words: &[&str]) -> bool {
+    let name = name.to_ascii_lowercase();
+    words.iter().any(|word| name.contains(word))
+}
+
+/// A matrix product, or the end of one that was split.
+pub(super) fn is_product(name: &str) -> bool {
+    const WORDS: [&str; 8] =
+        ["gemm", "nvjet", "cutlass", "wgmma", "triton_tem_", "triton_mm", "triton_bmm", "splitkreduce"];
+    says(name, &WORDS) && !is_attention(name)
+}
+
+/// Attention as one kernel.
+pub(super) fn is_attention(name: &str) -> bool {
+    says(name, &["flash", "fmha", "sdpa", "attention"])
+}
+
+/// A matrix product on tensor cores whose rows begin where only single numbers of 16 bits can be
+/// read, `1`, or two of them, `2`. (Four of 32 bits are all that is read at once.)
+pub(super) fn is_unaligned(name: &str) -> bool {
+    let has =
+        |end: &str| name.split(end).skip(1).any(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()));
+    name.contains("tensorop") && (has("_align1") || has("_align2"))
+}
+
+/// A convolution in float32 by transforms, which spares multiplications and takes no tensor core.
+pub(super) fn is_transformed(name: &str) -> bool {
+    const WORDS: [&str; 4] = ["fft2d_", "pointwise_mult_and_sum_complex", "winograd", "cf32cf32"];
+    says(name, &WORDS) && !says(name, &["fp16", "half", "h884", "bf16"])
+}
+
+/// A matrix product or convolution on the pipes for float32. (Not those of few rows, which wait
+/// for memory.)
+pub(super) fn is_fp32_product(name: &str) -> bool {
+    let products = ["_ffma_", "simt_sgemm", "simt_sfprop", "simt_sdgrad", "simt_swgrad", "_scudnn_"];
+    let older = ["volta_sgemm", "ampere_sgemm", "maxwell_sgemm", "convolve_sgemm<float", "convolve_sgemmif"];
+    (says(name, &products) || says(name, &older)) && !is_transformed(name)
+}
+
+/// A product or convolution on tensor cores, in TF32.
+pub(super) fn is_tf32(name: &str) -> bool {
+    says(name, &["tf32", "s1688", "s161616"]) && !says(name, &["bf16", "_f16"])
+}
+
+/// Of such: a convolution, and no matrix product.
+pub(super) fn is_convolution(name: &str) -> bool {
+    says(name, &["fprop", "dgrad", "wgrad", "conv", "cudnn"]) || is_transformed(name)
+}
+
+/// PyTorch's operation on each element, or a reduction of some: it reads and writes memory, and
+/// does little between. (Not those that torch.compile has fused, optimizers, random numbers.)
+pub(super) fn is_pointwise(name: &str) -> bool {
+    const WORDS: [&str; 6] =
+        ["elementwise_kernel", "reduce_kernel", "softmax", "layer_norm", "gather_kernel", "scatter_kernel"];
+    says(name, &WORDS) && !says(name, &["multi_tensor", "distribution_", "triton_", "spatialsoftmax"])
+}
+
+/// It converts types and does nothing else.
+pub(super) fn is_cast(name: &str) -> bool {
+    let between = |types: &str| types.split_once('_').is_some_and(|(from, to)| from != to);
+    name.contains("float16_copy_kernel_cuda")
+        || (name.contains("direct_copy_kernel_cuda") && name.contains("LoadWithCast"))
+        || name.strip_prefix("cupy_copy__").is_some_and(between)
+}
+
+/// It copies what does not lie in order, and does nothing else.
+pub(super) fn is_strided_copy(name: &str) -> bool {
+    let plain = name.trim_start_matches("void ");
+    let is_strided = plain.starts_with("at::native::elementwise_kernel<")
+        || plain.starts_with("_ZN2at6native18elementwise_kernelI");
+    is_strided && name.contains("direct_copy_kernel_cuda") && !is_cast(name)
+}
+
+/// Putting the channels of a pixel together, cuDNN's kernel that does nothing else.
+pub(super) fn is_to_channels_last(name: &str) -> bool {
+    says(name, &["nchwtonhwc"])
+}
+
+/// The opposite.
+pub(super) fn is_from_channels_last(name: &str) -> bool {
+    says(name, &["nhwctonchw"])
+}
+
+/// A batch norm of images that lie channel by channel.
+pub(super) fn is_norm_by_channel(name: &str) -> bool {
+    const WORDS: [&str; 3] = [
+        "batch_norm_backward_kernel",
+        "batch_norm_collect_statistics_kernel",
+        "batch_norm_transform_input_kernel",
+    ];
+    says(name, &WORDS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(is: fn(&str) -> bool, yes: &[&str], no: &[&str]) {
+        yes.iter().for_each(|name| assert!(is(name), "{name}"));
+        no.iter().chain(&[""]).for_each(|name| assert!(!is(name), "{name}"));
+    }
+
+    const FFMA: &str = "sm80_xmma_gemm_f32f32_f32f32_f32_tn_n_tilesize128x128x8_stage3_warpsize2x2x1_ffma_aligna4_alignc4_execute_kernel__5x_cublas";
+    const TF32: &str =
+        "_ZN7cutlass7Kernel2I46cutlass_80_tensorop_s1688gemm_64x64_32x6_nn_align4EEvNT_6ParamsE";
+    const ODD: &str = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1::Params)";
+    const COPY: &str = "void at::native::elementwise_kernel<128, 4, void at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}>>";
+    const CAST: &str = "_ZN2at6native27unrolled_elementwise_kernelIZZZNS0_23direct_copy_kernel_cudaERNS_18TensorIteratorBaseEENKUlvE1_clEvENKUlvE10_clEvEUlN3c108BFloat16EE_St5arrayIPcLm2EELi4E23TrivialOffsetCalculatorILi1EjESD_NS0_6memory12LoadWithCastILi1EEENSE_13StoreWithCastILi1EEEEEviT_T0_T2_T3_T4_T5_";
+    const NARROW: &str = "_ZN2at6native29vectorized_elementwise_kernelILi8EZNS0_25bfloat16_copy_kernel_cudaERNS_18TensorIteratorBaseEEUlfE_St5arrayIPcLm2EEEEviT0_T1_";
+    const NVJET: &str = "nvjet_sm90_tst_192x192_64x4_1x2_h_bz_coopB_TNN";
+    const SOFTMAX: &str = "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 11, false, false>(c10::BFloat16*, c10::BFloat16 const*, int, int, int)";
+    const FLASH: &str = "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_cga1x1x1_kernel0_0";
+    const WINOGRAD: &str = "volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1";
+
+    #[test]
+    fn products() {
+        all(is_product, &[FFMA, TF32, ODD, NVJET], &[COPY, SOFTMAX, FLASH]);
+        all(is_unaligned, &[ODD], &[TF32, NVJET, "cutlass_80_tensorop_s16816gemm_bf16_nn_align16"]);
+        all(
+            is_fp32_product,
+            &[
+                FFMA,
+                "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_stage3_warpsize1x2x1_g1_ffma_aligna4_alignc4_execute_kernel__5x_cudnn",
+                "_ZN7cutlass7Kernel2I43cutlass_80_simt_sgemm_128x64_8x5_nn_align1EEvNT_6ParamsE",
+                "volta_sgemm_128x32_nt",
+                "ampere_scudnn_128x64_relu_small_nn_v1",
+                "void implicit_convolve_sgemm<float, float, 1024, 6, 7, 3, 3, 5, 1, false, true, true>",
+            ],
+            &[
+                TF32,
+                NVJET,
+                WINOGRAD,
+                "void gemv2T_kernel_val<int, int, float, float, float, float, 128, 16, 4, 4, false, false>",
+                "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float, float, false, float>",
+                "fmha_cutlassF_f32_aligned_64x64_rf_sm80",
+                "void sgemm_largek_lds64<true, false, 5, 5, 4, 4, 4, 34>",
+            ],
+        );
+        all(
+            is_transformed,
+            &[
+                WINOGRAD,
+                "void fft2d_r2c_64x64<float>(float2*, float const*, int, int, int, int, int, int, int, int)",
+                "void pointwise_mult_and_sum_complex<float2, 8, 4>(float2*, float2*, float2*, int, int, int, int, int, float2)",
+                "sm80_xmma_gemm_cf32cf32_f32f32_cf32_nt_n_tilesize32x64x8_stage3_warpsize2x2x1_ffma_aligna8_alignc8_execute_kernel__5x_cublas",
+            ],
+            &[FFMA, "volta_fp16_scudnn_winograd_fp16_128x128_ldg1_ldg4_relu_tile148t_nt_v0"],
+        );
+        all(is_tf32, &[TF32, "sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x256x32"], &[FFMA, ODD]);
+    }
+
+    #[test]
+    fn what_only_moves_data() {
+        all(is_pointwise, &[COPY, CAST, NARROW, SOFTMAX], &[NVJET, FLASH, "triton_red_fused_softmax_3"]);
+        all(is_cast, &[CAST, NARROW, "cupy_copy__float_float16"], &[COPY, NVJET, "cupy_copy__float_float"]);
+        all(is_strided_copy, &[COPY], &[CAST, NARROW, SOFTMAX]);
+    }
+
+    /// cuDNN's, versions 8 and 9.
+    #[test]
+    fn layouts() {
+        const TO: &str =
+            "void cudnn::ops::nchwToNhwcKernel<__half, __half, float, false, true, (cudnnKernelDataType_t)0>";
+        const FROM: &str = "_ZN5cudnn3ops16nhwcToNchwKernelI13__nv_bfloat16S2_fLb1ELb0EL21cudnnKernelDataType_t0EEEvNS0_19nhwc2nchw_params_tIT1_EEPKT_PT0_";
+        let others = [
+            "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_kernel__5x_cudnn",
+        ];
+        all(is_to_channels_last, &[TO], &[&others[..], &[FROM]].concat());
+        all(is_from_channels_last, &[FROM], &[&others[..], &[TO]].concat());
+        all(
+            is_norm_by_channel,
+            &["void at::native::batch_norm_backward_kernel<c10::BFloat16, c10::BFloat16, float, int>"],
+            &["void at::native::batch_norm_backward_elemt_channels_last_kernel<4, c10::BFloat16, float, c10::BFloat16>"],
+        );
+    }
+}

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: Apache-2.0
+//! GP137 MEMORY-BOUND: operations on each element follow each other, each through memory.
+//!
+//! # What it means
+//! An activation, a norm or a loss that is written out as several operations reads and writes a
+//! whole tensor for each of them, and computes next to nothing. One fused kernel reads and writes
+//! it once.
+//!
+//! # How it is recognised
+//! By chains: kernels of PyTorch's that work on each element, or sum some up, one behind the other
+//! on a stream, put there by one function of the program, forward or backward. A chain ends where
+//! another function, a product or a kernel of torch.compile comes, and where it begins anew (a loop
+//! over tensors). It needs the lines of Python.
+//!
+//! # How sure
+//! Which kernels follow each other, and for how long, is exact. The prediction has a chain take as
+//! long as its longest kernel; six tenths of that where the chain converts types, as what goes in
+//! or comes out of it is then half as wide. That all of it works on one tensor is likely, not
+//! known: the confidence is medium.
+//!
+//! # Example
+//! ```python
+//! # slow: eight passes over x
+//! y = 0.5 * x * (1 + torch.tanh(0.7978845608 * (x + 0.044715 * x * x * x)))
+//! # fixed: one
+//! y = F.gelu(x, approximate="tanh")
+//! ```
+//!
+//! # What to change
+//! `@torch.compile` on that function, or the operation that PyTorch has for it: `F.gelu`,
+//! `F.layer_norm`, `F.rms_norm`, `F.cross_entropy`. A custom kernel (Triton) where there is none.
+//! Keep what lies between in bfloat16 where float32 is not needed.
+
+use std::collections::HashMap;
+
+use trace::Kind;
+
+use super::kernel_names::{is_cast, is_pointwise};
+use super::kernels::{as_kernel, Kernels};
+use super::Case;
+use crate::analysis::{Advice, Fact, Figure, Finding};
+use crate::replay::Kernel;
+use crate::run::Op;
+use crate::sites::{Site, Sites};
+
+/// Stable code.
+pub const CODE: &str = "GP137";
+/// Name in the line.
+pub const NAME: &str = "MEMORY-BOUND";
+
+/// Part of a step from which on it is worth the work: every loss makes a short chain.
+const LEAST_WIN: f64 = 0.15;
+/// A chain that takes less than this is bound by its launches, ns.
+const LEAST_NS: u64 = 20_000;
+/// What a chain takes once fused that converts types, of its longest kernel: it reads and writes
+/// 16 bits of each number where its kernels move 24 to 64 (H200, 2026-11-29: a norm 0.52, a loss
+/// 0.49 of it).
+const NARROW: f64 = 0.6;
+/// One operation so many times over in one line is an expression (`x * x * x`); more is a loop.
+const REPEATED: usize = 2;
+
+/// What tells a chain: a function of the program, by the first of its lines that was met, and
+/// whether it is its backward pass.
+type Of = (u32, bool);
+
+pub(super) fn evaluate(case: &Case) -> Option<Finding> {
+    let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
+    let mut search = Search::new(case);
+    let kernels = device.streams.iter().map(|s| s.ops.iter().filter(|op| op.kind == Kind::Kernel));
+    for stream in kernels {
+        stream.for_each(|op| search.next(op));
+        search.end();
+    }
+    let chains = Kernels::these(case, search.found.into_iter())?;
+    let mut f = chains.finding((CODE, NAME)).filter(|f| f.win.share() >= LEAST_WIN)?;
+    f.advice = Advice::new(
+        "torch.compile, or PyTorch's fused operation",
+        "put @torch.compile on the function that makes them, or use PyTorch's operation for it (F.gelu, F.rms_norm, F.cross_entropy)",
+    );
+    f.facts.say(
+        Fact::new("kernels that follow each other through memory run {often} and take {share} of the time")
+            .with("often", case.rhythm(chains.count))
+            .with("share", Figure::Share(f.share)),
+    );
+    if let Some(memory) = case.device.counters.and_then(|c| c.own()?.memory) {
+        f.facts
+            .say(Fact::new("{memory} of the memory bandwidth is used").with("memory", Figure::Share(memory)));
+    }
+    Some(f)
+}
+
+/// Looks for chains, kernel after kernel.
+struct Search<'c, 'a> {
+    case: &'c Case<'a>,
+    sites: Sites<'a>,
+    /// By the id of a definition: is it a link, does it convert types?
+    links: HashMap<u32, (bool, bool)>,
+    /// By the number of a line: another line, the first that was met in the same function.
+    by_line: HashMap<u32, u32>,
+    /// Those first ones.
+    functions: Vec<u32>,
+    of: Option<Of>,
+    /// The chain so far, with the line of each.
+    chain: Vec<(Kernel, u32)>,
+    /// Its last links are done over and over.
+    looping: bool,
+    found: Vec<(Kernel, u64)>,
+}
+
+impl<'c, 'a> Search<'c, 'a> {
+    fn new(case: &'c Case<'a>) -> Search<'c, 'a> {
+        let definitions = &case.run.definitions;
+        let named = definitions.kernels().map(|(id, _)| (id, definitions.kernel_name(id)));
+        Search {
+            case,
+            sites: Sites::new(case.run),
+            links: named.map(|(id, name)| (id, (is_pointwise(name), is_cast(name)))).collect(),
+            by_line: HashMap::new(),
+            functions: Vec::new(),
+            of: None,
+            chain: Vec::new(),
+            looping: false,
+            found: Vec::new(),
+        }
+    }
+
+    fn next(&mut self, op: &Op) {
+        let is_link = self.links.get(&op.a).is_some_and(|link| link.0);
+        let is_seen = is_link && self.case.analysis.counts.measure(op.span()) > 0;
+        let of = if is_seen { self.of(op) } else { None };
+        let Some((of, line)) = of else { return self.end() };
+        let kernel = as_kernel(op);
+        let same = |link: &(Kernel, u32)| (link.0.id, link.1) == (kernel.id, line);
+        let again = self.chain.iter().rev().take_while(|link| same(link)).count();
+        if self.of == Some(of) && again == REPEATED {
+            return self.looping = true;
+        }
+        let anew = again == 0 && self.chain.iter().any(same);
+        if self.of != Some(of) || self.looping || anew {
+            self.end();
+        }
+        self.of = Some(of);
+        self.chain.push((kernel, line));
+    }
+
+    /// Function and pass of a kernel, and its line.
+    fn of(&mut self, op: &Op) -> Option<(Of, u32)> {
+        let work = self.case.run.origin(op)?.work;
+        let line = self.sites.of(work.stack)?;
+        let function = match self.by_line.get(&line) {
+            Some(function) => *function,
+            None => {
+                let site = self.sites.get(line)?;
+                let mut known =
+                    self.functions.iter().filter_map(|&other| Some((other, self.sites.get(other)?)));
+                let is_same = |at: &Site| (&at.path, &at.function) == (&site.path, &site.function);
+                let function = known.find(|(_, at)| is_same(at)).map_or(line, |(other, _)| other);
+                if function == line {
+                    self.functions.push(line);
+                }
+                self.by_line.insert(line, function);
+                function
+            }
+        };
+        Some(((function, work.node.is_some()), line))
+    }
+
+    /// The chain is done. (What was done in a loop, to a tensor each, is no part of it.)
+    fn end(&mut self) {
+        self.of = None;
+        let mut chain = std::mem::take(&mut self.chain);
+        if std::mem::take(&mut self.looping) {
+            chain.truncate(chain.len().saturating_sub(REPEATED));
+        }
+        let all: u64 = chain.iter().map(|(kernel, _)| kernel.ns).sum();
+        let longest = chain.iter().map(|(kernel, _)| kernel.ns).max().unwrap_or(0);
+        if chain.len() < 2 || all < LEAST_NS {
+            return;
+        }
+        let converts = chain.iter().any(|(kernel, _)| self.links.get(&kernel.id).is_some_and(|link| link.1));
+        let rest = longest as f64 * if converts { NARROW } else { 1.0 } / all as f64;
+        self.found.extend(chain.into_iter().map(|(k, _)| (k, (k.ns as f64 * rest) as u64)));
+    }
+}
