@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tests of the suite `used` that need no GPU: python3 -m unittest discover -s tests/gpu"""
 
+import json
 import pathlib
 import sys
 import types
@@ -235,6 +236,36 @@ class Ncu(CannedRun):
     def test_without_ncu_it_is_not_run(self):
         self.assertEqual(self.run_suite(["ncu"], tool=None), ([], []))
         self.assertEqual(self.last(), NOT_RUN)
+
+class Steps(CannedRun):
+    """What a reading adds to the step in which it falls."""
+
+    @staticmethod
+    def trace(added, readings=30, each=20):
+        lines, at = [], 0
+        for n in range(readings * each):
+            took = 50_000 + (n % 3) * 10 + (added if n % each == 10 else 0)
+            lines.append({"ph": "X", "cat": "step", "ts": at, "dur": took, "name": f"step {n}"})
+            if n % each == 10:
+                lines.append({"ph": "C", "name": used.READING, "ts": at + 100, "args": {"value": 90}})
+            at += took
+        return json.dumps({"traceEvents": lines})
+
+    def judged(self, text):
+        used.judge_steps(self.plan, text)
+        return self.last()
+
+    def test_the_step_is_held_against_those_around_it(self):
+        added, period = used.around_readings(self.trace(400))
+        self.assertEqual(len(added), 30)
+        self.assertTrue(all(385 <= us <= 415 for us in added), added)
+        self.assertAlmostEqual(period, 1_000_600, delta=1_000)
+
+    def test_what_costs_a_thousandth_is_too_much(self):
+        self.assertEqual(self.judged(self.trace(400)), PASS)
+        self.assertEqual(self.judged(self.trace(1_500)), FAIL)
+        self.assertEqual(self.judged(self.trace(-1_500)), FAIL)
+        self.assertEqual(self.judged(self.trace(400, readings=5)), NOT_RUN)
 
 
 if __name__ == "__main__":

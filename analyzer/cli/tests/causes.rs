@@ -28,6 +28,8 @@ mod cost;
 mod cpus;
 #[path = "causes/device.rs"]
 mod device;
+#[path = "causes/efficient.rs"]
+mod efficient;
 #[path = "causes/fp32_matmul.rs"]
 mod fp32_matmul;
 #[path = "causes/gil.rs"]

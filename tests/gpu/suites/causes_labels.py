@@ -10,7 +10,7 @@ LEAST_WIN = 0.15  # a fix that wins less proves nothing
 MOST_HARMLESS = 0.10  # a habit whose removal wins more is not harmless (as for gpt_bound in suites/verdicts.py)
 
 # Verdicts that accuse nothing on the host.
-HEALTHY = ("GPU-BOUND", "SMALL-KERNELS")
+HEALTHY = ("GPU-BOUND", "EFFICIENT", "SMALL-KERNELS")
 SILENT = (*HEALTHY, "MIXED", "INCONCLUSIVE")
 
 WINS, WINS_LITTLE = "wins", "wins little"

@@ -9,20 +9,24 @@ Over PCIe the counter says more than the payload: DCGM calls its fields of the s
 (DCGM_FI_PROF_PCIE_RX_BYTES in its dcgm_fields.h). With payloads of 256 bytes that is some 20 a packet (a header of 12, link CRC and framing of 4 each
 in PCIe 5), 8 %; it was 7.2 (H200, 2026-11-29). So wide a limit cannot tell MB from MiB, which are 4.9 % apart."""
 
+import bisect
 import gzip
 import json
+import statistics
 import subprocess
 
-from check import victim
+from check import pairing, victim
 from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import events
 from suites import used_ncu
 
 NAME = "used"
 ABOUT = "tensor cores, FP32 pipe, memory bandwidth and PCIe by the GPU's counters, against FLOPs and bytes by the clock (about 20 s each), and ncu"
-KINDS = ("bf16", "half", "fp32", "memory", "pcie", "ncu")
+KINDS = ("bf16", "half", "fp32", "memory", "pcie", "steps", "ncu")
 SECONDS = 14
 POINTS = 3.0  # percent of the peak
+READING = "GPU 0 multiprocessors %"  # the counter track whose events are when the counters were read
+GPT_STEPS, LEAST_READINGS, STEP_PERCENT = 900, 20, 0.1
 CPU_MS = 2.0  # a second
 HEADERS = 1.10  # of the payload
 CLOCKS = 3.0  # percent
@@ -108,8 +112,41 @@ def analysis(plan, path):
 
 def periods_of(text):
     """Seconds from one reading of GPM to the next, by the counter track in a trace; a pause between windows counts as one."""
-    at = [e["ts"] for e in events(text) if e.get("ph") == "C" and e.get("name") == "GPU 0 multiprocessors %"]
+    at = [e["ts"] for e in events(text) if e.get("ph") == "C" and e.get("name") == READING]
     return [(b - a) / 1e6 for a, b in zip(at, at[1:])]
+
+
+def around_readings(text):
+    """What each reading of the counters adds to the step in which it falls, us, beside the two steps before and the two behind it, of a trace; and the
+    mean time between two readings, us."""
+    found = list(events(text))
+    steps = sorted((e["ts"], e["dur"]) for e in found if e.get("ph") == "X" and e.get("cat") == "step")
+    readings = [e["ts"] for e in found if e.get("ph") == "C" and e.get("name") == READING]
+    inside = {bisect.bisect_right(steps, (at, float("inf"))) - 1 for at in readings}
+    added = []
+    for n in sorted(inside):
+        beside = [m for m in (n - 2, n - 1, n + 1, n + 2) if 0 <= m < len(steps) and m not in inside]
+        if 0 <= n and steps[n][0] + steps[n][1] >= min(readings) and len(beside) == 4:
+            added.append(steps[n][1] - sum(steps[m][1] for m in beside) / 4)
+    return added, (max(readings) - min(readings)) / max(len(readings) - 1, 1) if readings else 0.0
+
+
+def judge_steps(plan, text):
+    """What reading the counters adds to the steps of the large GPT."""
+    added, period = around_readings(text)
+    if len(added) < LEAST_READINGS:
+        return plan.row(NAME, "steps: added by reading", NOT_RUN, f"{len(added)} readings within steps, {LEAST_READINGS} at least")
+    middle, low, high = (100 * us / period for us in pairing.interval(added, statistic=statistics.fmean))
+    return plan.row(NAME, "steps: added by reading", -STEP_PERCENT <= low and high <= STEP_PERCENT,
+                    f"{middle:+.4f} % [{low:+.4f}, {high:+.4f}] of the large GPT's steps, {len(added)} readings", f"interval within {STEP_PERCENT} %")
+
+
+def paired_steps(plan):
+    ended = victim.python(plan, "gpt_bound", "--form", "slow", "--steps", str(GPT_STEPS), ours=True, env=victim.WHOLE).wait(min(150, plan.left() - 2))
+    path = ended.trace()
+    if ended.code != 0 or path is None:
+        return plan.row(NAME, "steps: added by reading", FAIL, f"exit {ended.code}, trace {path is not None}: {ended.err[-200:]!r}")
+    return judge_steps(plan, gzip.decompress(path.read_bytes()).decode())
 
 
 def measure(plan, kind):
@@ -143,5 +180,8 @@ def run(plan, only=None):
             plan.row(NAME, kind, NOT_RUN, "needs a GPU")
         elif kind == "ncu":
             against_ncu(plan, measured)
+        elif kind == "steps":
+            if plan.room_for(NAME, kind, 90):
+                paired_steps(plan)
         elif plan.room_for(NAME, kind, SECONDS + 12):
             measured[kind] = measure(plan, kind)

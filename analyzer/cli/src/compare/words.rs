@@ -4,7 +4,7 @@
 use std::fmt::{Display, Write};
 
 use verdict::analysis::Bucket;
-use verdict::causes::{gpu_bound, inconclusive};
+use verdict::causes::{inconclusive, is_computing};
 use verdict::text::escape::visible;
 use verdict::text::plural;
 use verdict::text::plural::counted;
@@ -127,7 +127,7 @@ fn bottleneck(c: &Comparison<'_>) -> Option<String> {
     {
         return None;
     }
-    let name = |code: &str, cause: &'static str| if code == gpu_bound::CODE { "the GPU" } else { cause };
+    let name = |code: &str, cause: &'static str| if is_computing(code) { "the GPU" } else { cause };
     Some(match a.code == b.code {
         true => format!("the bottleneck is still {}", name(b.code, b.cause)),
         false => format!("the bottleneck was {}, now {}", name(a.code, a.cause), name(b.code, b.cause)),

@@ -139,7 +139,9 @@ fn doubts(out: &mut String, fleet: &Fleet) {
 fn verdict(r: &Rank) -> String {
     match r.cause.as_str() {
         "" => "no verdict".to_owned(),
-        "GPU-BOUND" | "INCONCLUSIVE" | "MIXED" | "SMALL-KERNELS" => format!("{} ({})", r.cause, r.text),
+        "GPU-BOUND" | "EFFICIENT" | "INCONCLUSIVE" | "MIXED" | "SMALL-KERNELS" => {
+            format!("{} ({})", r.cause, r.text)
+        }
         cause => format!("{cause} costs {:.0}% ({})", r.share * 100.0, r.text),
     }
 }

@@ -7,7 +7,7 @@ use formats::vendors;
 use formats::vendors::Vendor;
 use trace::Kind;
 use verdict::analysis::Analysis;
-use verdict::causes::gpu_bound;
+use verdict::causes::is_computing;
 use verdict::run::Run;
 use verdict::text::kernel_name::demangled;
 
@@ -15,11 +15,11 @@ use super::rows::Rows;
 use crate::tables::Source;
 
 /// `ncu --kernel-name ... --launch-skip N --launch-count 1 COMMAND`, and the like of other vendors;
-/// `None` where the verdict is not GPU-BOUND, and without kernels. `source`: the run's tables, with
-/// short names.
+/// `None` where the verdict is neither GPU-BOUND nor EFFICIENT, and without kernels. `source`: the
+/// run's tables, with short names.
 pub fn command(source: &Source<'_>, analysis: &Analysis) -> Option<String> {
     let run = source.run;
-    if analysis.verdict.code != gpu_bound::CODE {
+    if !is_computing(analysis.verdict.code) {
         return None;
     }
     let top = Rows::of(source, "cuda_gpu_kern_sum")?;

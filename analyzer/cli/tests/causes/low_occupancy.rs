@@ -5,6 +5,7 @@
 use trace::event::Gauge;
 use trace::{Event, Kind};
 use verdict::analysis::Confidence;
+use verdict::run::Run;
 use verdict::Analysis;
 
 use super::{run, verdict, Program};
@@ -27,7 +28,7 @@ pub(super) fn enough(p: &mut Program) {
 }
 
 /// Products all the time, and the counters' shares of 10,000.
-fn products(tensor: u64, memory: u64) -> Analysis {
+pub(super) fn products(tensor: u64, memory: u64) -> (Run, Analysis) {
     let mut p = Program::new();
     for _ in 0..120 {
         (0..20).for_each(|_| p.launch(GEMM, 132, 900_000));
@@ -40,7 +41,7 @@ fn products(tensor: u64, memory: u64) -> Analysis {
         (e.a, e.b) = (gauge as u32, value as u32);
         p.b.on_recorder(e);
     }
-    p.analyze().1
+    p.analyze()
 }
 
 #[test]
@@ -57,14 +58,14 @@ fn kernels_of_few_blocks() {
 
 #[test]
 fn products_of_few_rows() {
-    let a = products(2_100, 8_000);
+    let (_, a) = products(2_100, 8_000);
     verdict(&a, "LOW-OCCUPANCY");
     let left = a.verdict.promise.map_or(0.0, |p| p.ns()) / a.verdict.step_ns;
     assert!((0.28..0.34).contains(&left), "0.21 of 0.7: {left}");
     assert!(a.verdict.text().contains("80% of the memory bandwidth"), "{}", a.verdict.text());
     // they keep the tensor cores at work; they wait for something else; other pipes compute
     for (tensor, memory) in [(7_000, 8_000), (2_100, 3_000), (0, 8_000)] {
-        let a = products(tensor, memory);
+        let (_, a) = products(tensor, memory);
         assert!(a.findings.iter().all(|f| f.cause != "LOW-OCCUPANCY"), "{tensor}: {:?}", a.findings);
     }
 }

@@ -111,6 +111,13 @@ const PAIRS: &[Pair] = &[
         Built(|| run(memory_bound::written_out)),
         Built(|| run(memory_bound::loop_over_tensors)),
     ),
+    // tensor cores at work for most of the time; for half of it
+    pair(
+        "EFFICIENT",
+        Named,
+        Built(|| low_occupancy::products(7_200, 3_000)),
+        Built(|| low_occupancy::products(5_500, 3_000)),
+    ),
     pair("LOW-OCCUPANCY", Named, Built(|| run(low_occupancy::few)), Built(|| run(low_occupancy::enough))),
     pair("LAUNCH-OPTIMIZER", Named, Labelled("launch_optimizer.slow"), Labelled("launch_optimizer.fixed")),
     pair("GRAPH-BREAKS", Named, Labelled("launch_graph_breaks.slow"), Built(|| run(launch_lines::compiled))),

@@ -53,11 +53,13 @@ pub(super) fn is_convolution(name: &str) -> bool {
 }
 
 /// PyTorch's operation on each element, or a reduction of some: it reads and writes memory, and
-/// does little between. (Not those that torch.compile has fused, optimizers, random numbers.)
+/// does little between. (Not those that torch.compile has fused, optimizers, random numbers, norms
+/// over a batch.)
 pub(super) fn is_pointwise(name: &str) -> bool {
+    const NOT: [&str; 5] = ["multi_tensor", "distribution_", "triton_", "spatialsoftmax", "batch_norm"];
     const WORDS: [&str; 6] =
         ["elementwise_kernel", "reduce_kernel", "softmax", "layer_norm", "gather_kernel", "scatter_kernel"];
-    says(name, &WORDS) && !says(name, &["multi_tensor", "distribution_", "triton_", "spatialsoftmax"])
+    says(name, &WORDS) && !says(name, &NOT)
 }
 
 /// It converts types and does nothing else.

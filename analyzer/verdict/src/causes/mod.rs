@@ -11,9 +11,9 @@
 //! `unlike.rs`: windows whose steps are not the run's; `late.rs`: what collectives waited for late
 //! ranks; `cpus.rs`: how many CPUs there are, who uses them; `workers.rs`: children, a loader's
 //! workers; `saves.rs`: what a checkpoint costs; `sync_calls.rs`: which way of waiting a call is;
-//! `kernels.rs`: what causes of kernels have in common; `kernel_names.rs`: what a kernel does, by its
-//! name; `memory.rs`: allocations that failed,
-//! memory that grows. Adding one: CONTRIBUTING.md, "A cause".
+//! `kernels.rs`: what causes of kernels have in common; `kernel_names.rs`: what a kernel does, by
+//! its name; `memory.rs`: allocations that failed, memory that grows. Adding one: CONTRIBUTING.md,
+//! "A cause".
 
 mod agreeing;
 mod case;
@@ -48,6 +48,7 @@ pub mod comm;
 pub mod compile;
 pub mod copy;
 pub mod device_wait;
+pub mod efficient;
 pub mod file_io;
 pub mod fp32_matmul;
 pub mod gc;
@@ -247,6 +248,8 @@ registry! {
         "no single cause";
     no_work 9 [None, None, None] Some(no_work::evaluate),
         "the program waits for work";
+    efficient 9 [None, None, None] None,
+        "GPU-bound and well used";
     inconclusive 9 [None, None, None] None,
         "no verdict";
 }
@@ -274,6 +277,11 @@ pub fn kind_of(code: &str) -> Option<&'static str> {
 /// Is it this cause or a kind of it?
 pub(crate) fn is_of(code: &str, family: &str) -> bool {
     code == family || kind_of(code) == Some(family)
+}
+
+/// Is it a verdict on a GPU that computes nearly all the time, without a cause?
+pub fn is_computing(code: &str) -> bool {
+    [gpu_bound::CODE, efficient::CODE].contains(&code)
 }
 
 /// Is it a cause of time in which kernels run, and not of idle time?

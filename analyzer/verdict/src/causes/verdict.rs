@@ -5,9 +5,9 @@
 use super::agreeing::{is_mostly_recording, is_rest_launch, of_unrecorded, said};
 use super::cpus::Cpus;
 use super::{
-    bucket_of, comm, cost, fix_of, gpu_bound, inconclusive, memory_growth, mixed, no_work, out_of_memory,
-    unexplained, unlike, unrecorded, Case, OtherDevice, ALL, GPU_BOUND_SHARE, MINOR_WIN, MODEL_ERROR,
-    NAMED_WIN,
+    bucket_of, comm, cost, efficient, fix_of, gpu_bound, inconclusive, memory_growth, mixed, no_work,
+    out_of_memory, unexplained, unlike, unrecorded, Case, OtherDevice, ALL, GPU_BOUND_SHARE, MINOR_WIN,
+    MODEL_ERROR, NAMED_WIN,
 };
 use crate::analysis::{
     share, Advice, Analysis, Bucket, Confidence, Fact, Facts, Figure, Finding, Promise, Tied, Verdict,
@@ -244,8 +244,8 @@ pub(super) fn of_one(a: &Analysis, case: &Case, findings: &[Finding], f: &Findin
     }
 }
 
-/// GPU-BOUND. `unrecorded`: computing as a share of what steps would be that nobody records, where
-/// that is what makes it so; else 0.
+/// GPU-BOUND, or EFFICIENT. `unrecorded`: computing as a share of what steps would be that nobody
+/// records, where that is what makes it so; else 0.
 fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -> Verdict {
     let compute = case.device.buckets.share(Bucket::Compute);
     // a GPU that computes nearly all the time may take as much longer for it as little is won
@@ -268,15 +268,17 @@ fn computing(a: &Analysis, case: &Case, findings: &[Finding], unrecorded: f64) -
                 .with("whole_idle", Figure::Share(idle)),
         );
     }
+    let is_unsure = unrecorded > 0.0 || is_lone || is_part;
+    let (code, cause) = match !is_unsure && efficient::is(case, findings) {
+        true => (efficient::CODE, efficient::NAME),
+        false => (gpu_bound::CODE, gpu_bound::NAME),
+    };
     Verdict {
-        code: gpu_bound::CODE,
-        cause: gpu_bound::NAME,
+        code,
+        cause,
         facts,
         advice: Advice::new("", "look at the largest kernels in the trace"),
-        confidence: match unrecorded > 0.0 || is_lone || is_part {
-            true => Confidence::Medium,
-            false => Confidence::High,
-        },
+        confidence: if is_unsure { Confidence::Medium } else { Confidence::High },
         share: 1.0 - compute,
         step_ns: a.steps.mean_ns,
         then: then.filter(|t| findings.iter().any(|f| f.cause == t.0 && is_sure(f))),

@@ -10,7 +10,7 @@ use trace::loss::Severity;
 use crate::analysis::{
     passing, working, Analysis, Cost, OncePlace, Parts, Profiled, Promise, StepSource, Tied, Verdict,
 };
-use crate::causes::{fp32_matmul, gpu_bound, inconclusive, mixed, small_kernels, MODEL_ERROR};
+use crate::causes::{fp32_matmul, inconclusive, is_computing, mixed, small_kernels, MODEL_ERROR};
 use crate::run::Run;
 use crate::text::duration::long;
 use crate::text::escape::visible;
@@ -93,7 +93,7 @@ pub fn finding(a: &Analysis) -> Vec<String> {
     let mut all = v.facts.statements();
     if v.code != inconclusive::CODE {
         // (what kernels compute is not lost)
-        if ![gpu_bound::CODE, mixed::CODE, small_kernels::CODE, fp32_matmul::CODE].contains(&v.code) {
+        if !is_computing(v.code) && ![mixed::CODE, small_kernels::CODE, fp32_matmul::CODE].contains(&v.code) {
             all.push(format!("{} costs {} of the time", v.cause, percent(v.share)));
         }
         all.extend(step(v));

@@ -8,7 +8,9 @@ use trace::Total;
 use crate::analysis::{
     working, Analysis, Bucket, Confidence, DeviceAnalysis, Facts, Figure, Often, StepSource, Verdict,
 };
-use crate::causes::{gpu_bound, inconclusive, is_of_kernels, memory_growth, mixed, out_of_memory};
+use crate::causes::{
+    efficient, gpu_bound, inconclusive, is_computing, is_of_kernels, memory_growth, mixed, out_of_memory,
+};
 use crate::output::evidence;
 use crate::output::line;
 use crate::output::line::Time;
@@ -133,9 +135,11 @@ fn what(a: &Analysis, figures: Option<&Facts>) -> String {
     let compute = d.buckets.share(Bucket::Compute);
     match v.code {
         // (the share is the time in which this GPU does not compute; else another one is busy)
-        gpu_bound::CODE if (v.share + compute - 1.0).abs() < 1e-9 => {
+        code if is_computing(code) && (v.share + compute - 1.0).abs() < 1e-9 => {
             let used = figures.and_then(|_| used(d)).unwrap_or_default();
-            format!("{}{sure}GPU-bound: kernels run {} of the time{used}", of_several(a, d), percent(compute))
+            let well = if code == efficient::CODE { " and well used" } else { "" };
+            let compute = percent(compute);
+            format!("{}{sure}GPU-bound{well}: kernels run {compute} of the time{used}", of_several(a, d))
         }
         gpu_bound::CODE => format!("{sure}GPU-bound: GPU {} waits while another one computes", d.ordinal),
         mixed::CODE => {

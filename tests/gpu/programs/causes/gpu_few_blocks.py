@@ -7,7 +7,7 @@ from torchside import main
 
 
 def build(form, ctx):
-    values = torch.randn(8, ctx.size(1 << 21, 1 << 6), device=ctx.device)
+    values = torch.randn(8, ctx.size(1 << 23, 1 << 6), device=ctx.device)
 
     @torch.no_grad()
     def step(_i):

@@ -3,6 +3,7 @@
 
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from torchside import main
 
@@ -24,13 +25,15 @@ class Bottleneck(nn.Module):
 def build(form, ctx):
     side, layout = ctx.size(28, 4), torch.channels_last if form == "fixed" else torch.contiguous_format
     wide, narrow = ctx.size(512, 8), ctx.size(128, 4)
-    model = nn.Sequential(*(Bottleneck(wide, narrow) for _ in range(6))).to(ctx.device, torch.bfloat16).to(memory_format=layout)
+    head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(wide, 1000 if wide == 512 else 10))
+    model = nn.Sequential(*(Bottleneck(wide, narrow) for _ in range(6)), *head).to(ctx.device, torch.bfloat16).to(memory_format=layout)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
     x = torch.randn(ctx.size(128, 2), wide, side, side, device=ctx.device, dtype=torch.bfloat16).to(memory_format=layout)
+    targets = torch.randint(10, (len(x),), device=ctx.device)
 
     def step(_i):
         optimizer.zero_grad(set_to_none=True)
-        loss = model(x).mean()
+        loss = F.cross_entropy(model(x), targets)
         loss.backward()
         optimizer.step()
         return loss.detach()
