@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // WARM
-//! What the GPU's own management library says of the devices this process works on, once a second
-//! or as often as it costs two milliseconds of one: utilisation, power, clock, why it is held down,
-//! memory, its counters ([`gpm`]). A thread of its own that does nothing else: a call that hangs
-//! holds up nothing, one slower than 100 ms is the last.
+//! What the GPU's own management library says, once a second, of the devices this process works on:
+//! utilisation, power, clock, why it is held down, memory, its counters ([`gpm`]). A thread of its
+//! own that does nothing else: a call that hangs holds up nothing, one slower than 100 ms is the
+//! last.
 //!
 //! NVML numbers devices in its own order and knows nothing of CUDA_VISIBLE_DEVICES: a device is
 //! found by the UUID, else the PCI address, that the driver tells for its ordinal. A slice of a GPU
@@ -26,10 +26,6 @@ use crate::sources::cupti::{choose, session};
 
 /// Between two readings, ms.
 const PERIOD_MS: u64 = 1000;
-/// ... at most: what the counters of [`gpm`] are of must not become longer than they take.
-const LONGEST_MS: u64 = 2500;
-/// What a second of readings may cost this thread, ns of CPU time.
-const COST_NS: u64 = 2_000_000;
 /// Readings from one that asks for all to the next.
 const SELDOM: u64 = 10;
 /// Longest call, ns.
@@ -312,9 +308,8 @@ impl Known {
 pub(super) fn run() {
     let mut nvml = None;
     let mut known: HashMap<u32, Option<Known>> = HashMap::new();
-    let mut cost = 0;
     loop {
-        std::thread::sleep(Duration::from_millis(pause(cost)));
+        std::thread::sleep(Duration::from_millis(PERIOD_MS));
         if lifecycle::get() != lifecycle::State::Recording || CALLS.are_over.load(Ordering::SeqCst) {
             return;
         }
@@ -329,7 +324,6 @@ pub(super) fn run() {
                 None => return say("not to be had"),
             },
         };
-        let before = clock::thread_cpu();
         let is_sampled = gpm::are_sampled_by_another();
         for ordinal in (0..64).filter(|o| devices() >> o & 1 == 1) {
             let is_first = !known.contains_key(&ordinal);
@@ -354,23 +348,5 @@ pub(super) fn run() {
                 return;
             }
         }
-        cost = clock::thread_cpu().saturating_sub(before);
-    }
-}
-
-/// Until the next readings, ms, where the last cost so much CPU time, ns: many devices, and one
-/// whose memory is busy (H200: 2.9 ms in place of 1.3), are read less often.
-fn pause(cost: u64) -> u64 {
-    (PERIOD_MS.saturating_mul(cost) / COST_NS).clamp(PERIOD_MS, LONGEST_MS)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::pause;
-
-    #[test]
-    fn readings_cost_two_milliseconds_of_a_second_at_most() {
-        let pauses = [0, 1_200_000, 2_850_000, 4_000_000, 40_000_000].map(pause);
-        assert_eq!(pauses, [1000, 1000, 1425, 2000, 2500]);
     }
 }

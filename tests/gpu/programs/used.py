@@ -10,6 +10,7 @@ import time
 import torch
 from sm_clock import SmClock
 
+SETTLED_S = 4
 N = 8192
 BYTES = 2 << 30
 # FLOPs of a multiprocessor a clock, by compute capability: of tensor cores in bf16 (dense), of the
@@ -52,9 +53,8 @@ def main():
     for _ in range(3):
         once()
     torch.cuda.synchronize()
-    cpu_before = cpu_of("gapprobe-nvml")
     clock.begin()
-    begin, rounds, took = time.perf_counter(), 0, 0.0
+    begin, rounds, took, settled = time.perf_counter(), 0, 0.0, None
     while took < seconds:
         for _ in range(4):
             once()
@@ -63,12 +63,15 @@ def main():
         if kind == "half":  # idle for as long again
             time.sleep(max(0.0, (time.perf_counter() - begin) / rounds * 2))
         took = time.perf_counter() - begin
+        if settled is None and took >= SETTLED_S:  # (opening NVML costs some 7 to 22 ms, once)
+            settled = took, cpu_of("gapprobe-nvml")
     clock.end()
-    cpu = cpu_of("gapprobe-nvml")
+    since, cpu_before = settled or (0.0, 0)
+    cpu = cpu_of("gapprobe-nvml") - cpu_before
     capability = (properties.major, properties.minor)
     print(json.dumps({
         "program": f"used {kind}", "seconds": took, "a_second": amount * rounds / took, "multiprocessors": properties.multi_processor_count,
-        "tensor_a_clock": TENSOR.get(capability), "fp32_a_clock": FP32.get(capability), "nvml_cpu_ns": cpu,
+        "tensor_a_clock": TENSOR.get(capability), "fp32_a_clock": FP32.get(capability), "nvml_cpu_ns": cpu, "nvml_cpu_s": took - since,
         "nvml_cpu_before_ns": cpu_before, "sm_mhz": clock.mhz, "sm_mhz_missing": clock.missing, "multiprocessors_read": len(clock.before),
         "bandwidth": properties.memory_clock_rate * 1e3 * 2 * properties.memory_bus_width / 8,
     }), flush=True)

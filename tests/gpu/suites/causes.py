@@ -381,7 +381,9 @@ def run(plan, only=None):
     matrix.missing += lacking
     try:
         turns = bool(only) and TURNS in only
-        if runs.play([(p, form) for p in programs if p not in lacking for form in forms_of(LABELS[p], turns)]):
+        keys = [(p, form) for p in programs if p not in lacking for form in forms_of(LABELS[p], turns)]
+        together = runs.play([key for key in keys if not LABELS[key[0]].alone])
+        if all([runs.play([key]) for key in keys if LABELS[key[0]].alone]) and together:
             runs.play_until_sure()
         for program, of in runs.promising().items():
             archive.tell_runs(program, of)

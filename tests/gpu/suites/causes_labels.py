@@ -31,6 +31,7 @@ class Label:
     site: bool = False  # a line of Python is the cause
     other: bool = False  # no PyTorch
     gpus: int = 1
+    alone: bool = False  # its verdict rests on counters of the whole GPU, which no other process may use
     native: bool = False  # programs/<name>.cu, built on the machine; no Python, so no line
 
     @property

@@ -13,7 +13,7 @@
 //! # How sure
 //! That these kernels fetch number by number, or two at once, is exact. The prediction has them
 //! take a fifth of their time, those of an even width and those in TF32 two fifths (H200,
-//! 2026-11-29, by width: 4,093 and 50,257 in 16 bits took 5.0 to 8.5 times as long as the next
+//! 2026-11-30, by width: 4,093 and 50,257 in 16 bits took 5.0 to 8.5 times as long as the next
 //! multiple of 8, 4,092, 4,094 and 4,100 took 2.8 times, in TF32 4,094 3.2 times). The confidence
 //! is medium: a width may be given by the data.
 //!

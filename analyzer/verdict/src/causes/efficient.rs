@@ -13,7 +13,7 @@
 //!
 //! # How sure
 //! Time and counters are exact (within 1.5 points of FLOPs and bytes by the clock, H200,
-//! 2026-11-29). They are of the whole device: where another process uses it, too, this is not said.
+//! 2026-11-30). They are of the whole device: where another process uses it, too, this is not said.
 //! Work that nobody needs keeps a GPU busy as well.
 //!
 //! # Example

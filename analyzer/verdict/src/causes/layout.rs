@@ -13,9 +13,9 @@
 //!
 //! # How sure
 //! Number and time of these kernels are exact. The prediction leaves them out; beside images batch
-//! norms take three quarters of their time (H200: 0.54). The confidence is medium at most; low
-//! where most is won of norms (a gradient that is not in that layout slows them), beside group
-//! norms, which turn the image over themselves, and for `contiguous()`, which may be needed. One-dimensional convolutions have no such layout.
+//! norms take three quarters of their time (H200: 0.54), which is no reason by itself: a gradient
+//! that is not in that layout slows them. The confidence is medium at most; low beside group norms,
+//! which turn the image over themselves, and for `contiguous()`, which may be needed.
 //!
 //! # Example
 //! ```python
@@ -28,8 +28,8 @@
 //!
 //! # What to change
 //! `memory_format=torch.channels_last` for the model and its inputs, in bfloat16 or under autocast
-//! (of volumes: `channels_last_3d`). `x.is_contiguous(memory_format=...)` finds what changes
-//! it back. JAX: `dimension_numbers` with `NHWC`. Else: matmul and `F.linear` take
+//! (of volumes `channels_last_3d`; sequences have none). `is_contiguous(memory_format=...)` finds
+//! what changes it back. JAX: `dimension_numbers` with `NHWC`. Else: matmul and `F.linear` take
 //! transposed inputs.
 
 use super::kernel_names::{is_from_channels_last, is_norm_by_channel, is_strided_copy, is_to_channels_last};
@@ -62,6 +62,9 @@ fn images(case: &Case) -> Option<Finding> {
     if count(is_to_channels_last) <= count(is_from_channels_last) || is_of_one_dimension(case, &turned) {
         return None;
     }
+    if turned.share() < NAMED_WIN {
+        return None;
+    }
     let rest = |name: &str| match is_turned(name) {
         true => Some(0.0),
         false => is_norm_by_channel(name).then_some(NORM),
@@ -70,9 +73,7 @@ fn images(case: &Case) -> Option<Finding> {
     // group norms take images channel by channel alone, and turn them over themselves
     let is_group_norm = |name: &str| name.contains("RowwiseMoments").then_some(0.0);
     let groups = Kernels::named(case, 0, is_group_norm).is_some();
-    if groups || turned.share() < NAMED_WIN {
-        f.confidence = Confidence::Low;
-    }
+    f.confidence = f.confidence.min(if groups { Confidence::Low } else { Confidence::Medium });
     f.advice = Advice::new(
         "use channels_last",
         "keep model and inputs in memory_format=torch.channels_last, so that cuDNN has nothing to turn over",

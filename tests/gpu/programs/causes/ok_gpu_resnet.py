@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""ResNet's bottlenecks in bfloat16, channel by channel. Fixed: channels_last."""
+"""Looks bad: bottlenecks in bfloat16 whose images are turned over around each convolution, for a fifteenth of the time. Bare: channels_last."""
 
 import torch
 from torch import nn
@@ -18,12 +18,12 @@ class Bottleneck(nn.Module):
     def forward(self, x):
         out = x
         for convolution, norm in zip(self.convolutions, self.norms):
-            out = norm(convolution(torch.relu(out)))  # SITE
+            out = norm(convolution(torch.relu(out)))
         return x + out
 
 
 def build(form, ctx):
-    side, layout = ctx.size(28, 4), torch.channels_last if form == "fixed" else torch.contiguous_format
+    side, layout = ctx.size(28, 4), torch.channels_last if form == "bare" else torch.contiguous_format
     wide, narrow = ctx.size(512, 8), ctx.size(128, 4)
     head = (nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(wide, 1000 if wide == 512 else 10))
     model = nn.Sequential(*(Bottleneck(wide, narrow) for _ in range(6)), *head).to(ctx.device, torch.bfloat16).to(memory_format=layout)
@@ -42,4 +42,4 @@ def build(form, ctx):
 
 
 if __name__ == "__main__":
-    main(build, steps=60)
+    main(build, steps=60, forms=("slow", "bare"))
