@@ -76,6 +76,8 @@ mod sites;
 mod sync;
 #[path = "causes/sync_calls.rs"]
 mod sync_calls;
+#[path = "causes/throttled.rs"]
+mod throttled;
 #[path = "causes/verdicts.rs"]
 mod verdicts;
 #[path = "causes/waits.rs"]

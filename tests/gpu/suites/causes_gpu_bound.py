@@ -5,7 +5,7 @@ kernels; that the run is GPU-bound is right, and less than could be known."""
 from suites.causes_labels import HEALTHY, WINS_LITTLE, ok, slow
 
 # What no kernel of a healthy program is accused of.
-ACCUSED = ("FP32-MATMUL", "MEMORY-BOUND", "ATTENTION-UNFUSED", "LAYOUT", "ALIGNMENT", "LOW-OCCUPANCY", "RECOMPUTE", "CASTS")
+ACCUSED = ("FP32-MATMUL", "MEMORY-BOUND", "ATTENTION-UNFUSED", "LAYOUT", "ALIGNMENT", "LOW-OCCUPANCY", "RECOMPUTE", "THROTTLED", "CASTS")
 
 
 def wasted(*causes, fixed=(), **more):
@@ -32,7 +32,7 @@ GPU_BOUND = {
     "gpu_vocabulary": wasted("ALIGNMENT", kind="vocabulary"),
     "gpu_width": wasted("ALIGNMENT", kind="width"),
     "gpu_small_batch": wasted("LOW-OCCUPANCY", kind="batch", alone=True),
-    "gpu_few_blocks": wasted("LOW-OCCUPANCY", kind="blocks"),
+    "gpu_few_blocks": wasted("LOW-OCCUPANCY", kind="blocks", alone=True),
     "gpu_llm_block": wasted("MEMORY-BOUND", kind="block", fixed=("MEMORY-BOUND",)),
     "gpu_recompute": wasted("RECOMPUTE", kind="checkpoint"),
     "ok_gpu_tf32": well(),

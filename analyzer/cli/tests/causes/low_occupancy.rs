@@ -60,11 +60,12 @@ fn kernels_of_few_blocks() {
 fn products_of_few_rows() {
     let (_, a) = products(2_100, 8_000);
     verdict(&a, "LOW-OCCUPANCY");
-    let left = a.verdict.promise.map_or(0.0, |p| p.ns()) / a.verdict.step_ns;
-    assert!((0.28..0.34).contains(&left), "0.21 of 0.7: {left}");
+    assert!(a.verdict.promise.is_none(), "a larger batch makes a longer step");
+    assert!(a.findings[0].win.share() > 0.6, "0.21 of 0.7 is left: {:?}", a.findings);
+    assert!(a.verdict.text().contains("as many rows take 30% of that"), "{}", a.verdict.text());
     assert!(a.verdict.text().contains("80% of the memory bandwidth"), "{}", a.verdict.text());
     // they keep the tensor cores at work; they wait for something else; other pipes compute
-    for (tensor, memory) in [(7_000, 8_000), (2_100, 3_000), (0, 8_000)] {
+    for (tensor, memory) in [(7_000, 8_000), (2_100, 6_000), (0, 8_000)] {
         let (_, a) = products(tensor, memory);
         assert!(a.findings.iter().all(|f| f.cause != "LOW-OCCUPANCY"), "{tensor}: {:?}", a.findings);
     }
@@ -73,6 +74,9 @@ fn products_of_few_rows() {
 #[test]
 fn enough_blocks_short_kernels_and_several_streams() {
     verdict(&run(enough).1, "GPU-BOUND");
+    // made so: a recurrent layer
+    let (_, a) = run(|p| (0..10).for_each(|_| p.launch("RNN_blockPersist_fp_LSTM<float>", 8, 400_000)));
+    assert!(a.findings.iter().all(|f| f.cause != "LOW-OCCUPANCY"), "{:?}", a.findings);
     for (stream, ns) in [(8, 400_000), (7, 15_000)] {
         let (_, a) = run(|p| {
             kernels(p, 8, ns);

@@ -8,6 +8,8 @@ use super::{kept, run, time, verdict, Program};
 
 const GEMM: &str = "nvjet_sm90_tst_128x256_64x4_2x1_v_bz_coopA_NTN";
 const TO_FLOAT: &str = "void at::native::unrolled_elementwise_kernel<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&), LoadWithCast<1>, StoreWithCast<1>>";
+const NARROW: &str =
+    "void at::native::vectorized_elementwise_kernel<8, bfloat16_copy_kernel_cuda(at::TensorIteratorBase&)>";
 const POW: &str =
     "void at::native::vectorized_elementwise_kernel<4, pow_tensor_scalar_kernel_impl<float, float>>";
 const MEAN: &str = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, MeanOps<float>>>";
@@ -67,9 +69,11 @@ fn a_chain_that_converts_types() {
 
 #[test]
 fn what_is_no_chain() {
-    let others: [Launches; 4] = [
-        // three times the same in one line: a loop
+    let others: [Launches; 5] = [
+        // the same in one line: a loop, or two tensors
         &[(MUL, "average", 31), (MUL, "average", 31), (MUL, "average", 31)],
+        // casts of weights, one by one
+        &[(TO_FLOAT, "forward", 31), (NARROW, "forward", 32), (TO_FLOAT, "forward", 33)],
         &[(POW, "one", 31), (MUL, "other", 41), (POW, "one", 31), (MUL, "other", 41)],
         &[(POW, "norm", 31), (GEMM, "norm", 31), (MUL, "norm", 31)],
         &[(COMPILED, "norm", 31), (COMPILED, "norm", 32), (COMPILED, "norm", 33)],

@@ -11,7 +11,7 @@ use super::program::Pose;
 use super::samples::{stack, standing, PREPARE};
 use super::{
     alignment, attention_unfused, casts, device, fp32_matmul, input, kept, launch_lines, layout,
-    low_occupancy, memory, memory_bound, recompute, run, verdicts,
+    low_occupancy, memory, memory_bound, recompute, run, throttled, verdicts,
 };
 
 /// How a cause is said.
@@ -118,6 +118,8 @@ const PAIRS: &[Pair] = &[
         Built(|| low_occupancy::products(7_200, 3_000)),
         Built(|| low_occupancy::products(5_500, 3_000)),
     ),
+    // heat; the power limit
+    pair("THROTTLED", Named, Built(throttled::hot), Built(throttled::full)),
     pair("LOW-OCCUPANCY", Named, Built(|| run(low_occupancy::few)), Built(|| run(low_occupancy::enough))),
     pair("LAUNCH-OPTIMIZER", Named, Labelled("launch_optimizer.slow"), Labelled("launch_optimizer.fixed")),
     pair("GRAPH-BREAKS", Named, Labelled("launch_graph_breaks.slow"), Built(|| run(launch_lines::compiled))),

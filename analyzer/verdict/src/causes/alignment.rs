@@ -14,8 +14,9 @@
 //! That these kernels fetch number by number, or two at once, is exact. The prediction has them
 //! take a fifth of their time, those of an even width and those in TF32 two fifths (H200,
 //! 2026-11-30, by width: 4,093 and 50,257 in 16 bits took 5.0 to 8.5 times as long as the next
-//! multiple of 8, 4,092, 4,094 and 4,100 took 2.8 times, in TF32 4,094 3.2 times). The confidence
-//! is medium: a width may be given by the data.
+//! multiple of 8, 4,092, 4,094 and 4,100 took 2.8 times, in TF32 4,094 3.2 times), and no less than
+//! their memory traffic asks for, where the GPU's counters tell that. Without them the confidence
+//! is low, else medium: a width may be given by the data.
 //!
 //! # Example
 //! ```python
@@ -33,7 +34,7 @@
 use super::kernel_names::is_unaligned;
 use super::kernels::Kernels;
 use super::Case;
-use crate::analysis::{Advice, Fact, Figure, Finding};
+use crate::analysis::{Advice, Confidence, Fact, Figure, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP136";
@@ -53,10 +54,16 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if (info.compute_major, info.compute_minor) != CAPABILITY {
         return None;
     }
+    // no faster than its memory traffic
+    let floor = case.memory_floor();
     let odd = Kernels::named(case, LEAST_NS, |name| {
-        is_unaligned(name).then_some(if name.contains("cutlass_75") { SINGLE } else { OTHERS })
+        let rest: f64 = if name.contains("cutlass_75") { SINGLE } else { OTHERS };
+        is_unaligned(name).then_some(rest.max(floor.unwrap_or(0.0)))
     })?;
     let mut f = odd.finding((CODE, NAME))?;
+    if floor.is_none() {
+        f.confidence = Confidence::Low;
+    }
     f.advice = Advice::new(
         "pad to multiples of 8",
         "make widths, heads and the vocabulary multiples of 8 (better of 64), or pad to them",

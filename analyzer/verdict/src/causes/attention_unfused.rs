@@ -97,7 +97,11 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             let (Some((before, first)), Some((after, second))) = (before, after) else { continue };
             let pieces = before.into_iter().chain(after).chain([*op]);
             found.extend(pieces.map(|op| (as_kernel(op), 0)));
-            let fused = |op: &Op| (op.span().ns() as f64 * PRODUCTS) as u64;
+            // (what they no longer write and read is no longer than the softmax, which does both)
+            let fused = |op: &Op| {
+                let took = op.span().ns();
+                ((took as f64 * PRODUCTS) as u64).max(took.saturating_sub(ns))
+            };
             found.extend([first, second].map(|op| (as_kernel(op), fused(op))));
         }
     }

@@ -172,6 +172,13 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// What is left of the time of kernels at least, by the memory traffic that the GPU's counters
+    /// tell, 0 to 1; `None`: they do not.
+    pub(super) fn memory_floor(&self) -> Option<f64> {
+        let memory = self.device.counters.and_then(|c| c.own()?.memory)?;
+        Some(memory / self.share(&[Bucket::Compute]).max(memory))
+    }
+
     /// What the replay wins, at most `most`, with kernels that take as long as `takes` says, ns.
     pub(super) fn win_of_kernels(&self, takes: &dyn Fn(Kernel) -> u64, most: Bound) -> Win {
         let room = self.elsewhere.room().max(0.0);

@@ -9,7 +9,7 @@
 //! # How it is recognised
 //! As GP190 GPU-BOUND; and by the device's own counters (Hopper and newer) the tensor cores are at
 //! work for six tenths of the time or more, or seven tenths of the memory bandwidth are used. No
-//! cause of kernels (GP103, GP131 to GP138) is worth 5%.
+//! other cause of kernels (GP103, GP131 to GP139) is found that wins 5%. One GPU alone computes.
 //!
 //! # How sure
 //! Time and counters are exact (within 1.5 points of FLOPs and bytes by the clock, H200,
@@ -51,5 +51,6 @@ pub(super) fn is(case: &Case, findings: &[Finding]) -> bool {
     let is_used = counters.is_some_and(|c| {
         c.tensor.is_some_and(|share| share >= TENSOR) || c.memory.is_some_and(|share| share >= MEMORY)
     });
-    is_used && !findings.iter().any(|f| is_of_kernels(f.code) && f.win.share() >= MINOR_WIN)
+    let is_alone = case.elsewhere.compute == 0.0;
+    is_used && is_alone && !findings.iter().any(|f| is_of_kernels(f.code) && f.win.share() >= MINOR_WIN)
 }

@@ -4,7 +4,8 @@
 //! # What it means
 //! The GPU computes, with the wrong part of it: matrix products in float32 run on the pipes for
 //! single numbers, and the tensor cores, some seven times as fast in TF32 and fifteen in bfloat16
-//! (H100), idle. PyTorch does so unless it is told that TF32 is precise enough.
+//! (H100), idle. PyTorch does so unless it is told that TF32 is precise enough, of convolutions if
+//! it is told that it is not.
 //!
 //! # How it is recognised
 //! By the names of cuBLAS's, cuDNN's and CUTLASS's kernels, which say what computes: `ffma`,
@@ -16,9 +17,9 @@
 //! That these kernels use no tensor core is exact. By how much faster they get is an estimate:
 //! three quarters of what the data sheet says of TF32 (H200, 2026-11-29: products 0.84 of it),
 //! transforms 0.4 of their time (0.34), and no less than their memory traffic asks for, where the
-//! GPU's counters tell that. Without them the confidence is low, else medium: whether TF32 (10 bits
-//! of mantissa) is precise enough is for you to judge. bfloat16 wins more. The replay tells what
-//! the step gains: the host may be the next limit.
+//! GPU's counters tell that. Without them, or with transforms, the confidence is low, else medium:
+//! whether TF32 (10 bits of mantissa) is precise enough is for you to judge. bfloat16 wins more.
+//! The replay tells what the step gains: the host may be the next limit.
 //!
 //! # Example
 //! ```python
@@ -35,7 +36,7 @@
 use super::kernel_names::{is_convolution, is_fp32_product, is_tf32, is_transformed};
 use super::kernels::Kernels;
 use super::Case;
-use crate::analysis::{peaks, Advice, Bucket, Confidence, Fact, Figure, Finding};
+use crate::analysis::{peaks, Advice, Confidence, Fact, Figure, Finding};
 
 /// Stable code.
 pub const CODE: &str = "GP132";
@@ -71,8 +72,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         Kernels::named(case, 0, |name| is_such(name).then_some(0.0)).is_some()
     });
     // no faster than its memory traffic
-    let memory = case.device.counters.and_then(|c| c.own()?.memory);
-    let least = memory.map_or(0.0, |share| share / case.share(&[Bucket::Compute]).max(share));
+    let floor = case.memory_floor();
+    let least = floor.unwrap_or(0.0);
+    let transforms = Kernels::named(case, LEAST_NS, |name| is_transformed(name).then_some(0.0)).is_some();
     let rest = |name: &str| match () {
         () if allowed[usize::from(is_convolution(name))] => None,
         () if is_transformed(name) => Some(TRANSFORMED.max(least)),
@@ -80,9 +82,10 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     };
     let products = Kernels::named(case, LEAST_NS, rest)?;
     let mut f = products.finding((CODE, NAME))?;
-    let (sure, doubt) = match memory {
-        Some(_) => (Confidence::Medium, f.share * DOUBT),
-        None => (Confidence::Low, f.win.share() / 2.0),
+    // (a transform may be cuDNN's own choice, though TF32 is allowed)
+    let (sure, doubt) = match floor {
+        Some(_) if !transforms => (Confidence::Medium, f.share * DOUBT),
+        _ => (Confidence::Low, f.win.share() / 2.0),
     };
     f.confidence = f.confidence.min(sure);
     f.promise = f.promise.map(|p| p.give_or_take(p.error_ns() + case.step_ns() * doubt));

@@ -54,12 +54,19 @@ pub(super) fn is_convolution(name: &str) -> bool {
 
 /// PyTorch's operation on each element, or a reduction of some: it reads and writes memory, and
 /// does little between. (Not those that torch.compile has fused, optimizers, random numbers, norms
-/// over a batch.)
+/// over a batch, float64, which computes long.)
 pub(super) fn is_pointwise(name: &str) -> bool {
-    const NOT: [&str; 5] = ["multi_tensor", "distribution_", "triton_", "spatialsoftmax", "batch_norm"];
+    const NOT: [&str; 6] =
+        ["multi_tensor", "distribution_", "triton_", "spatialsoftmax", "batch_norm", "double"];
     const WORDS: [&str; 6] =
         ["elementwise_kernel", "reduce_kernel", "softmax", "layer_norm", "gather_kernel", "scatter_kernel"];
     says(name, &WORDS) && !says(name, &NOT)
+}
+
+/// It is made for few blocks: a step of it waits for the one before, or for another GPU.
+pub(super) fn is_of_few_blocks(name: &str) -> bool {
+    const WORDS: [&str; 8] = ["persist", "rnn", "lstm", "gru", "ctc_", "allreduce", "all_reduce", "lamport"];
+    says(name, &WORDS)
 }
 
 /// It converts types and does nothing else.
@@ -75,7 +82,8 @@ pub(super) fn is_strided_copy(name: &str) -> bool {
     let plain = name.trim_start_matches("void ");
     let is_strided = plain.starts_with("at::native::elementwise_kernel<")
         || plain.starts_with("_ZN2at6native18elementwise_kernelI");
-    is_strided && name.contains("direct_copy_kernel_cuda") && !is_cast(name)
+    // (`gpu_kernel_impl` without that converts)
+    is_strided && name.contains("gpu_kernel_impl_nocast") && name.contains("direct_copy_kernel_cuda")
 }
 
 /// Putting the channels of a pixel together, cuDNN's kernel that does nothing else.

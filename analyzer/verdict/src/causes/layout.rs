@@ -33,7 +33,7 @@
 //! transposed inputs.
 
 use super::kernel_names::{is_from_channels_last, is_norm_by_channel, is_strided_copy, is_to_channels_last};
-use super::kernels::Kernels;
+use super::kernels::{as_kernel, Kernels};
 use super::{Case, NAMED_WIN};
 use crate::analysis::{Advice, Confidence, Fact, Figure, Finding};
 
@@ -95,7 +95,15 @@ fn is_of_one_dimension(case: &Case, turned: &Kernels) -> bool {
 
 /// Tensors that are put in another order.
 fn copies(case: &Case) -> Option<Finding> {
-    let copies = Kernels::named(case, 0, |name| is_strided_copy(name).then_some(0.0))?;
+    let run = case.run;
+    let all = Kernels::named(case, 0, |name| is_strided_copy(name).then_some(0.0))?;
+    // what the program asks for by name, where that is known, in its forward pass: what a view's
+    // gradient or a cache of keys needs is no choice
+    let asked = all.ops().filter(|op| {
+        let Some(origin) = run.origin(op).filter(|origin| origin.work.node.is_none()) else { return false };
+        run.operator(&origin, op).is_none_or(|operator| operator.name.contains("contiguous"))
+    });
+    let copies = Kernels::these(case, asked.map(|op| (as_kernel(op), 0)))?;
     let mut f = copies.finding((CODE, NAME))?;
     f.confidence = Confidence::Low;
     f.advice = Advice::new(

@@ -8,14 +8,15 @@
 //!
 //! # How it is recognised
 //! Either by the grid: kernels of 20 us and more with blocks for half of the multiprocessors at
-//! most, while one stream alone computes. Or, where products take most of the time, by the GPU's
-//! counters: the tensor cores are half busy at most, half of the memory bandwidth or more is used.
+//! most, where no second stream has kernels (recurrent layers and collectives, which are made so,
+//! do not count). Or, where products take most of the time, by the GPU's counters: the tensor cores
+//! are half busy at most, seven tenths of the memory bandwidth or more are used.
 //!
 //! # How sure
 //! Grid, time and counters are exact. The prediction has few blocks spread over all multiprocessors
-//! and take half as long again as that would (none overlaps as well as it might); and products take
-//! the time in which the tensor cores, at seven tenths of their peak, do the same arithmetic: what
-//! a batch several times as large takes for the same rows. Whether the program can give a kernel
+//! and take half as long again as that would. Of products it is said what as many rows take in a
+//! batch several times as large: the time in which the tensor cores, at seven tenths of their peak,
+//! do the same; that step is longer, so none is predicted. Whether the program can give a kernel
 //! more is not known: the confidence is low.
 //!
 //! # Example
@@ -34,7 +35,7 @@
 
 use trace::Kind;
 
-use super::kernel_names::{is_fp32_product, is_product, is_unaligned};
+use super::kernel_names::{is_fp32_product, is_of_few_blocks, is_product, is_unaligned};
 use super::kernels::{as_kernel, Kernels};
 use super::recompute::fullest;
 use super::Case;
@@ -55,7 +56,7 @@ const SPREAD: f64 = 1.5;
 /// Products take this part of the computing, and use so much of the memory bandwidth, at least, and
 /// of the tensor cores at most.
 const PRODUCTS: f64 = 0.6;
-const MEMORY: f64 = 0.5;
+const MEMORY: f64 = 0.7;
 const TENSOR: f64 = 0.5;
 /// Less than this is the work of other pipes.
 const LEAST_TENSOR: f64 = 0.02;
@@ -75,6 +76,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
 }
 
 fn few_blocks(case: &Case) -> Option<Finding> {
+    if case.device.counters.is_some_and(|c| c.own().is_none()) {
+        return None; // another process may use the rest
+    }
     let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
     let all = f64::from(device.info.multiprocessors);
     let mut computing = device.streams.iter().filter(|s| s.ops.iter().any(|op| op.kind == Kind::Kernel));
@@ -86,6 +90,7 @@ fn few_blocks(case: &Case) -> Option<Finding> {
             && f64::from(op.b) <= all * FEW
             && op.span().ns() >= LEAST_NS
             && !classify(name()).collective
+            && !is_of_few_blocks(name())
     };
     let spread = stream.ops.iter().filter(is_few).map(|op| {
         let kernel = as_kernel(op);
@@ -112,24 +117,25 @@ fn few_rows(case: &Case) -> Option<Finding> {
     let is_one = |name: &str| is_product(name) && !is_fp32_product(name) && !is_unaligned(name);
     let products = Kernels::named(case, 0, |name| is_one(name).then_some(0.0))?.share();
     let (low, high) = (LEAST_TENSOR * products, TENSOR * products);
-    if products < PRODUCTS * case.share(&[Bucket::Compute])
-        || memory < MEMORY
-        || !(low..=high).contains(&tensor)
-    {
+    let compute = case.share(&[Bucket::Compute]);
+    if products < PRODUCTS * compute || memory < MEMORY * compute || !(low..=high).contains(&tensor) {
         return None;
     }
     let rest = tensor / products / REACHED;
     let products = Kernels::named(case, 0, |name| is_one(name).then_some(rest))?;
     let mut f = products.finding((CODE, NAME))?;
+    // (a larger batch makes a longer step, of more rows)
+    f.promise = None;
     f.advice = Advice::new(
         "a larger batch",
         "give each product more rows: a larger batch, as far as memory allows, or several requests at once",
     );
     f.facts.say(
-        Fact::new("products wait for memory: they take {share} of the time, the tensor cores are {tensor} busy, {memory} of the memory bandwidth is used")
+        Fact::new("products wait for memory: they take {share} of the time, the tensor cores are {tensor} busy, {memory} of the memory bandwidth is used; as many rows take {rest} of that in a batch several times as large")
             .with("share", Figure::Share(f.share))
             .with("tensor", Figure::Share(tensor))
-            .with("memory", Figure::Share(memory)),
+            .with("memory", Figure::Share(memory))
+            .with("rest", Figure::Share(rest)),
     );
     Some(f)
 }

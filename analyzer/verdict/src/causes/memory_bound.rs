@@ -8,15 +8,17 @@
 //!
 //! # How it is recognised
 //! By chains: kernels of PyTorch's that work on each element, or sum some up, one behind the other
-//! on a stream, put there by one function of the program, forward or backward. A chain ends where
-//! another function, a product or a kernel of torch.compile comes, and where it begins anew (a loop
-//! over tensors). It needs the lines of Python.
+//! on a stream, put there by one function and module of the program, forward or backward. Any
+//! other kernel ends a chain, and so does the same kernel of the same line: it works on another
+//! tensor (a loop). Gradients of weights and biases are none of it, nor is one below 20 us. It
+//! needs the lines of the program.
 //!
 //! # How sure
 //! Which kernels follow each other, and for how long, is exact. The prediction has a chain take as
 //! long as its longest kernel; six tenths of that where the chain converts types, as what goes in
 //! or comes out of it is then half as wide. That all of it works on one tensor is likely, not
-//! known: the confidence is medium.
+//! known: the confidence is medium. It is said from 15% of a step on, as every loss makes a short
+//! chain.
 //!
 //! # Example
 //! ```python
@@ -40,6 +42,7 @@ use super::kernels::{as_kernel, Kernels};
 use super::Case;
 use crate::analysis::{Advice, Fact, Figure, Finding};
 use crate::replay::Kernel;
+use crate::run::autograd::type_name;
 use crate::run::Op;
 use crate::sites::{Site, Sites};
 
@@ -56,12 +59,12 @@ const LEAST_NS: u64 = 20_000;
 /// 16 bits of each number where its kernels move 24 to 64 (H200, 2026-11-29: a norm 0.52, a loss
 /// 0.49 of it).
 const NARROW: f64 = 0.6;
-/// One operation so many times over in one line is an expression (`x * x * x`); more is a loop.
-const REPEATED: usize = 2;
+/// What the gradients of weights are made by, as ends of the types of autograd's nodes.
+const OF_WEIGHTS: [&str; 4] = ["AddmmBackward0", "MmBackward0", "BmmBackward0", "ConvolutionBackward0"];
 
-/// What tells a chain: a function of the program, by the first of its lines that was met, and
-/// whether it is its backward pass.
-type Of = (u32, bool);
+/// What tells a chain: a function of the program, by the first of its lines that was met, the
+/// module (a string id; 0: none) and whether it is its backward pass.
+type Of = (u32, u32, bool);
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
@@ -102,8 +105,6 @@ struct Search<'c, 'a> {
     of: Option<Of>,
     /// The chain so far, with the line of each.
     chain: Vec<(Kernel, u32)>,
-    /// Its last links are done over and over.
-    looping: bool,
     found: Vec<(Kernel, u64)>,
 }
 
@@ -119,7 +120,6 @@ impl<'c, 'a> Search<'c, 'a> {
             functions: Vec::new(),
             of: None,
             chain: Vec::new(),
-            looping: false,
             found: Vec::new(),
         }
     }
@@ -130,13 +130,9 @@ impl<'c, 'a> Search<'c, 'a> {
         let of = if is_seen { self.of(op) } else { None };
         let Some((of, line)) = of else { return self.end() };
         let kernel = as_kernel(op);
-        let same = |link: &(Kernel, u32)| (link.0.id, link.1) == (kernel.id, line);
-        let again = self.chain.iter().rev().take_while(|link| same(link)).count();
-        if self.of == Some(of) && again == REPEATED {
-            return self.looping = true;
-        }
-        let anew = again == 0 && self.chain.iter().any(same);
-        if self.of != Some(of) || self.looping || anew {
+        // (the same again is done to another tensor)
+        let again = self.chain.iter().any(|link| (link.0.id, link.1) == (kernel.id, line));
+        if self.of != Some(of) || again {
             self.end();
         }
         self.of = Some(of);
@@ -145,7 +141,12 @@ impl<'c, 'a> Search<'c, 'a> {
 
     /// Function and pass of a kernel, and its line.
     fn of(&mut self, op: &Op) -> Option<(Of, u32)> {
-        let work = self.case.run.origin(op)?.work;
+        let run = self.case.run;
+        let work = run.origin(op)?.work;
+        let node = work.node.and_then(|node| run.definitions.string(node)).map_or("", type_name);
+        if OF_WEIGHTS.contains(&node) {
+            return None;
+        }
         let line = self.sites.of(work.stack)?;
         let function = match self.by_line.get(&line) {
             Some(function) => *function,
@@ -162,22 +163,21 @@ impl<'c, 'a> Search<'c, 'a> {
                 function
             }
         };
-        Some(((function, work.node.is_some()), line))
+        let module = run.definitions.in_module(work.stack).map_or(0, |module| module.path);
+        Some(((function, module, work.node.is_some()), line))
     }
 
-    /// The chain is done. (What was done in a loop, to a tensor each, is no part of it.)
+    /// The chain is done. (Nothing but casts is none: they are of several tensors.)
     fn end(&mut self) {
         self.of = None;
-        let mut chain = std::mem::take(&mut self.chain);
-        if std::mem::take(&mut self.looping) {
-            chain.truncate(chain.len().saturating_sub(REPEATED));
-        }
-        let all: u64 = chain.iter().map(|(kernel, _)| kernel.ns).sum();
+        let chain = std::mem::take(&mut self.chain);
+        let all = chain.iter().fold(0u64, |sum, (kernel, _)| sum.saturating_add(kernel.ns));
         let longest = chain.iter().map(|(kernel, _)| kernel.ns).max().unwrap_or(0);
-        if chain.len() < 2 || all < LEAST_NS {
+        let casts = chain.iter().filter(|(k, _)| self.links.get(&k.id).is_some_and(|link| link.1)).count();
+        if chain.len() < 2 || casts == chain.len() || all < LEAST_NS {
             return;
         }
-        let converts = chain.iter().any(|(kernel, _)| self.links.get(&kernel.id).is_some_and(|link| link.1));
+        let converts = casts > 0;
         let rest = longest as f64 * if converts { NARROW } else { 1.0 } / all as f64;
         self.found.extend(chain.into_iter().map(|(k, _)| (k, (k.ns as f64 * rest) as u64)));
     }

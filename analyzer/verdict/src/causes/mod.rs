@@ -84,6 +84,7 @@ pub mod sleep;
 pub mod small_kernels;
 pub mod starved;
 pub mod sync;
+pub mod throttled;
 
 pub(crate) use case::{Case, OtherDevice};
 pub(crate) use verdict::judge;
@@ -242,6 +243,8 @@ registry! {
         "operations follow each other through memory";
     low_occupancy 3 [None, None, None] Some(low_occupancy::evaluate),
         "kernels leave much of the GPU idle";
+    throttled 7 [None, None, None] Some(throttled::evaluate),
+        "heat or the power supply slows the GPU";
     gpu_bound 9 [None, None, None] None,
         "GPU-bound";
     mixed 9 [None, None, None] None,
@@ -286,7 +289,7 @@ pub fn is_computing(code: &str) -> bool {
 
 /// Is it a cause of time in which kernels run, and not of idle time?
 pub(crate) fn is_of_kernels(code: &str) -> bool {
-    const ALL: [&str; 9] = [
+    const ALL: [&str; 10] = [
         small_kernels::CODE,
         casts::CODE,
         fp32_matmul::CODE,
@@ -296,6 +299,7 @@ pub(crate) fn is_of_kernels(code: &str) -> bool {
         alignment::CODE,
         memory_bound::CODE,
         low_occupancy::CODE,
+        throttled::CODE,
     ];
     ALL.contains(&code)
 }

@@ -119,7 +119,7 @@ impl Prepared {
             }
             if let Some((edge, end)) = told.before(device, placed, n).filter(|_| work.edge == NONE) {
                 (work.edge, work.edge_spacing) = (edge, clamp32(spacing.max(0) as u64));
-                if before > begin && !near {
+                if begin + SURELY * latency <= before && !near && end > before {
                     // the stream was free, and stood: for this, whatever else came between
                     work.edge_spacing = clamp32(o.start - end);
                     work.spacing = work.spacing.min(spacing as i32);

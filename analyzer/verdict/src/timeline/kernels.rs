@@ -2,8 +2,9 @@
 //! What a kernel's name tells: collective or not, optimizer or not, and which family of variants it
 //! belongs to.
 //!
-//! Names are the mangled ones of the recording; substrings survive mangling. Nothing else judges by
-//! name, but for the classes in the tables (`kernel_class.rs` of `cli`), which no verdict rests on.
+//! Names are the mangled ones of the recording; substrings survive mangling. What causes of kernels
+//! judge by is in `causes/kernel_names.rs`; the classes in the tables (`kernel_class.rs` of `cli`)
+//! are for reading alone.
 
 use std::collections::HashMap;
 
