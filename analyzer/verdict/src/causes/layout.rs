@@ -34,7 +34,7 @@
 
 use super::kernel_names::{is_from_channels_last, is_norm_by_channel, is_strided_copy, is_to_channels_last};
 use super::kernels::{as_kernel, Kernels};
-use super::{Case, NAMED_WIN};
+use super::{Case, MINOR_WIN, NAMED_WIN};
 use crate::analysis::{Advice, Confidence, Fact, Figure, Finding};
 
 /// Stable code.
@@ -104,7 +104,7 @@ fn copies(case: &Case) -> Option<Finding> {
         run.operator(&origin, op).is_none_or(|operator| operator.name.contains("contiguous"))
     });
     let copies = Kernels::these(case, asked.map(|op| (as_kernel(op), 0)))?;
-    let mut f = copies.finding((CODE, NAME))?;
+    let mut f = copies.finding((CODE, NAME)).filter(|f| f.win.share() >= MINOR_WIN)?;
     f.confidence = Confidence::Low;
     f.advice = Advice::new(
         "take tensors as they lie",

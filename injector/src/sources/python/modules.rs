@@ -138,7 +138,10 @@ impl Modules {
             }
         }
         let (module, name) = around.pop()?;
-        let class = objects.class(module)?;
+        let class = objects.class(module).filter(|class| std::str::from_utf8(class).is_ok())?;
+        // what was looked up before may have gone since, with its name and its class: it is what is
+        // still a module once both have been read
+        objects.read_children(module)?;
         (called.last() == Some(&module)).then_some(Path { name, class })
     }
 }
