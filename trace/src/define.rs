@@ -5,7 +5,8 @@
 //! u16 length of the whole record, a multiple of 4 | u8 tag | u8 0 | u32 id | payload
 //! tag 1 string     u32 byte length, UTF-8 bytes (any other byte is replaced when read)
 //! tag 2 kernel     u32 name (string id), u32 block x, y, z, u32 registers/thread, u32 static,
-//!                  u32 dynamic shared bytes, u32 id of what was captured as this graph node (from 1.6 on)
+//!                  u32 dynamic shared bytes, u32 id of what was captured as this graph node
+//!                  (from 1.6 on)
 //! tag 3 track      u32 class (0 stream, 1 thread), u32 device, u32 context, u32 stream or tid, u32 name (string id, 0 none)
 //! tag 4 device     u32 multiprocessors, u32 compute major, u32 minor, u32 name (string id), u64 memory bytes
 //! tag 5 attribute  u32 key (string id), u32 value (string id)

@@ -50,7 +50,7 @@ const SINGLE: f64 = 0.2;
 const OTHERS: f64 = 0.4;
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let info = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?.info;
+    let info = case.recorded_device()?.info;
     if (info.compute_major, info.compute_minor) != CAPABILITY {
         return None;
     }

@@ -16,7 +16,8 @@
 //! is told by their order alone, and whether a fused one takes this mask or bias is not known: the
 //! confidence is medium at most. The prediction leaves them out; the two products, which no longer
 //! write and read that matrix, take 0.7 of their time (H200, bfloat16: 0.87 with a bias, 0.49 to
-//! 0.64 without, 0.3 under a causal mask).
+//! 0.64 without, 0.3 under a causal mask), or what is left of it without the softmax's if that is
+//! more.
 //!
 //! # Example
 //! ```python
@@ -69,7 +70,7 @@ enum Part {
 }
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
+    let device = case.recorded_device()?;
     let definitions = &case.run.definitions;
     let parts: HashMap<u32, Part> =
         definitions.kernels().map(|(id, _)| (id, part_of(definitions.kernel_name(id)))).collect();

@@ -11,7 +11,7 @@ use crate::analysis::{
     Advice, Analysis, Bound, Bucket, Confidence, DeviceAnalysis, Facts, Finding, Often, Promise, Win,
 };
 use crate::replay::{Fix, Fixes, Kernel, Prepared};
-use crate::run::{Run, Span, NONE};
+use crate::run::{Device, Run, Span, NONE};
 
 /// From this win on the GPU is so much busier that its clock may be another one.
 const CLEAR_WIN: f64 = 0.2;
@@ -121,6 +121,11 @@ impl<'a> Case<'a> {
             power,
             longest,
         }
+    }
+
+    /// The device with its operations, as it was recorded.
+    pub(super) fn recorded_device(&self) -> Option<&'a Device> {
+        self.run.devices.iter().find(|d| d.ordinal == self.device.ordinal)
     }
 
     /// Share of the wall time in these buckets, less what goes with writing checkpoints.

@@ -9,7 +9,8 @@
 //! # How it is recognised
 //! As GP190 GPU-BOUND; and by the device's own counters (Hopper and newer) the tensor cores are at
 //! work for six tenths of the time or more, or seven tenths of the memory bandwidth are used. No
-//! other cause of kernels (GP103, GP131 to GP139) is found that wins 5%. One GPU alone computes.
+//! other cause of kernels (GP103, GP131 to GP139) is found that wins 5%, of chains (GP137) 15%. One
+//! GPU alone computes.
 //!
 //! # How sure
 //! Time and counters are exact (within 1.5 points of FLOPs and bytes by the clock, H200,

@@ -59,7 +59,7 @@ const TRANSFORMED: f64 = 0.4;
 const DOUBT: f64 = 0.1;
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let info = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?.info;
+    let info = case.recorded_device()?.info;
     let capability = (info.compute_major, info.compute_minor);
     let name = case.run.definitions.string(info.name).unwrap_or("");
     if peaks::tensor_16_bit(name).is_some_and(|peak| peak < LEAST_PEAK) {

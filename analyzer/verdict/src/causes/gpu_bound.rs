@@ -131,7 +131,7 @@ pub(super) fn lone(case: &Case) -> Option<Fact> {
     if steps < LONE_STEPS && (steps > 0 || case.device.kernels < LONE_KERNELS) {
         return None;
     }
-    let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
+    let device = case.recorded_device()?;
     let kernels = device.streams.iter().flat_map(|s| &s.ops).filter(|o| o.kind == Kind::Kernel);
     let counted = kernels.map(|o| (case.analysis.counts.measure(o.span()), o.a));
     let (all, longest) =

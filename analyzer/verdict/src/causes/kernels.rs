@@ -23,7 +23,7 @@ enum Chosen {
     /// By the id of a definition, with what would be left of their time, 0 to 1.
     Named(HashMap<u32, f64>),
     /// By the stack of the launch (or of the one that was captured); nothing would be left.
-    LaunchedFrom(HashMap<u32, bool>),
+    LaunchedFrom(HashSet<u32>),
     /// Each by itself, with the time that it would take, ns.
     These(HashMap<Key, u64>),
 }
@@ -71,8 +71,8 @@ impl<'c, 'a> Kernels<'c, 'a> {
 
     /// Those that were launched from a stack of which `are` says so. `None`: there are none.
     pub(super) fn launched_from(case: &'c Case<'a>, are: impl Fn(u32) -> bool) -> Option<Kernels<'c, 'a>> {
-        let stacks = case.run.definitions.stacks().map(|(id, _)| (id, are(id))).collect();
-        Kernels::new(case, Chosen::LaunchedFrom(stacks), 0)
+        let stacks = case.run.definitions.stacks().map(|(id, _)| id).filter(|id| are(*id));
+        Kernels::new(case, Chosen::LaunchedFrom(stacks.collect()), 0)
     }
 
     /// These, with the time that each would take, ns. `None`: there are none.
@@ -86,13 +86,13 @@ impl<'c, 'a> Kernels<'c, 'a> {
     fn new(case: &'c Case<'a>, chosen: Chosen, least: u64) -> Option<Kernels<'c, 'a>> {
         let is_none = match &chosen {
             Chosen::Named(all) => all.is_empty(),
-            Chosen::LaunchedFrom(all) => !all.values().any(|is_one| *is_one),
+            Chosen::LaunchedFrom(all) => all.is_empty(),
             Chosen::These(all) => all.is_empty(),
         };
         if is_none {
             return None;
         }
-        let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
+        let device = case.recorded_device()?;
         let definitions = &case.run.definitions;
         let collective = definitions.kernels().map(|(id, _)| id);
         let collective = collective.filter(|id| classify(definitions.kernel_name(*id)).collective).collect();
@@ -100,7 +100,7 @@ impl<'c, 'a> Kernels<'c, 'a> {
         let (mut count, mut ns, mut won) = (0, 0u64, 0u64);
         for op in all.ops() {
             let kernel = as_kernel(op);
-            let rest = all.becomes(kernel) as f64 / kernel.ns.max(1) as f64;
+            let rest = all.becomes(kernel).unwrap_or(kernel.ns) as f64 / kernel.ns.max(1) as f64;
             let took = case.analysis.counts.measure(op.span());
             count += u64::from(took > 0);
             ns = ns.saturating_add(took);
@@ -110,38 +110,26 @@ impl<'c, 'a> Kernels<'c, 'a> {
         Some(all)
     }
 
+    /// They, in the order of their streams.
     pub(super) fn ops(&self) -> impl Iterator<Item = &'a Op> + use<'_, 'c, 'a> {
         let all = self.device.streams.iter().flat_map(|s| &s.ops).filter(|op| op.kind == Kind::Kernel);
-        all.filter(|op| self.has(as_kernel(op)))
+        all.filter(|op| self.becomes(as_kernel(op)).is_some())
     }
 
-    /// Is this kernel one of them?
-    fn has(&self, kernel: Kernel) -> bool {
-        let is_chosen = match &self.chosen {
-            Chosen::These(all) => return all.contains_key(&key(kernel)),
-            Chosen::Named(ids) => ids.contains_key(&kernel.id),
+    /// How long this kernel would take, ns; `None`: it is none of them.
+    fn becomes(&self, kernel: Kernel) -> Option<u64> {
+        let rest = match &self.chosen {
+            Chosen::These(all) => return all.get(&key(kernel)).map(|ns| *ns.min(&kernel.ns)),
+            Chosen::Named(ids) => *ids.get(&kernel.id)?,
             Chosen::LaunchedFrom(stacks) => {
                 let run = self.case.run;
                 let captured = run.captured.get(&kernel.captured).map(|launch| launch.site);
-                let stack = captured.or_else(|| run.call(kernel.call).map(|(_, call)| call.site));
-                stack.and_then(|stack| stacks.get(&stack)).copied().unwrap_or(false)
+                let stack = captured.or_else(|| run.call(kernel.call).map(|(_, call)| call.site))?;
+                stacks.contains(&stack).then_some(0.0)?
             }
         };
-        kernel.ns >= self.least && is_chosen && !self.collective.contains(&kernel.id)
-    }
-
-    /// How long this kernel would take, ns: what it takes, where it is none of them.
-    fn becomes(&self, kernel: Kernel) -> u64 {
-        if !self.has(kernel) {
-            return kernel.ns;
-        }
-        match &self.chosen {
-            Chosen::These(all) => all.get(&key(kernel)).map_or(kernel.ns, |ns| *ns.min(&kernel.ns)),
-            Chosen::Named(ids) => {
-                ids.get(&kernel.id).map_or(kernel.ns, |rest| (kernel.ns as f64 * rest) as u64)
-            }
-            Chosen::LaunchedFrom(_) => 0,
-        }
+        let is_one = kernel.ns >= self.least && !self.collective.contains(&kernel.id);
+        is_one.then_some((kernel.ns as f64 * rest) as u64)
     }
 
     /// The finding that they are, which wins what a replay does in which each takes its other time;
@@ -153,7 +141,11 @@ impl<'c, 'a> Kernels<'c, 'a> {
             return None;
         }
         let most = Bound::kernels(&case.device.buckets, won);
-        let mut f = case.finding(cause, self.share(), case.win_of_kernels(&|k| self.becomes(k), most));
+        let mut f = case.finding(
+            cause,
+            self.share(),
+            case.win_of_kernels(&|k| self.becomes(k).unwrap_or(k.ns), most),
+        );
         f.confidence = f.confidence.min(Confidence::Medium);
         f.count = self.count;
         if let Some(site) = self.line() {

@@ -9,7 +9,8 @@
 //!
 //! # How it is recognised
 //! By the names of kernels that do nothing else: `nchwToNhwc` and `nhwcToNchw` (of the former there
-//! are more, for they turn weights over, too), or PyTorch's copy of what does not lie in order.
+//! are more, for they turn weights over, too), or PyTorch's copy of what does not lie in order, in
+//! the forward pass, asked for by `contiguous()` as far as operators are known.
 //!
 //! # How sure
 //! Number and time of these kernels are exact. The prediction leaves them out; beside images batch

@@ -79,7 +79,7 @@ fn few_blocks(case: &Case) -> Option<Finding> {
     if case.device.counters.is_some_and(|c| c.own().is_none()) {
         return None; // another process may use the rest
     }
-    let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
+    let device = case.recorded_device()?;
     let all = f64::from(device.info.multiprocessors);
     let mut computing = device.streams.iter().filter(|s| s.ops.iter().any(|op| op.kind == Kind::Kernel));
     let (stream, None) = (computing.next()?, computing.next()) else { return None };

@@ -10,8 +10,8 @@
 //! By chains: kernels of PyTorch's that work on each element, or sum some up, one behind the other
 //! on a stream, put there by one function and module of the program, forward or backward. Any
 //! other kernel ends a chain, and so does the same kernel of the same line: it works on another
-//! tensor (a loop). Gradients of weights and biases are none of it, nor is one below 20 us. It
-//! needs the lines of the program.
+//! tensor (a loop). Gradients of weights and biases are no part of one, and one below 20 us does
+//! not count. It needs the lines of the program.
 //!
 //! # How sure
 //! Which kernels follow each other, and for how long, is exact. The prediction has a chain take as
@@ -59,7 +59,7 @@ const LEAST_NS: u64 = 20_000;
 /// 16 bits of each number where its kernels move 24 to 64 (H200, 2026-11-29: a norm 0.52, a loss
 /// 0.49 of it).
 const NARROW: f64 = 0.6;
-/// What the gradients of weights are made by, as ends of the types of autograd's nodes.
+/// Autograd's nodes whose operations on each element are of weights and biases.
 const OF_WEIGHTS: [&str; 4] = ["AddmmBackward0", "MmBackward0", "BmmBackward0", "ConvolutionBackward0"];
 
 /// What tells a chain: a function of the program, by the first of its lines that was met, the
@@ -67,7 +67,7 @@ const OF_WEIGHTS: [&str; 4] = ["AddmmBackward0", "MmBackward0", "BmmBackward0", 
 type Of = (u32, u32, bool);
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
-    let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
+    let device = case.recorded_device()?;
     let mut search = Search::new(case);
     let kernels = device.streams.iter().map(|s| s.ops.iter().filter(|op| op.kind == Kind::Kernel));
     for stream in kernels {
@@ -139,7 +139,7 @@ impl<'c, 'a> Search<'c, 'a> {
         self.chain.push((kernel, line));
     }
 
-    /// Function and pass of a kernel, and its line.
+    /// Function, module and pass of a kernel, and its line.
     fn of(&mut self, op: &Op) -> Option<(Of, u32)> {
         let run = self.case.run;
         let work = run.origin(op)?.work;

@@ -101,7 +101,7 @@ fn computes_again(case: &Case, stack: u32) -> bool {
 
 /// How full the device's memory was at most; `None`: not known.
 pub(super) fn fullest(case: &Case) -> Option<f64> {
-    let info = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?.info;
+    let info = case.recorded_device()?.info;
     let readings = case.run.readings.iter();
     let used = readings
         .filter(|r| r.gauge == Gauge::MemoryUsed as u32 && u32::from(r.device) == case.device.ordinal)

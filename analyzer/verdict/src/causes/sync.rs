@@ -99,7 +99,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         if beside.unknown {
             f.confidence = f.confidence.min(Confidence::Medium);
         }
-        let device = case.run.devices.iter().find(|d| d.ordinal == case.device.ordinal);
+        let device = case.recorded_device();
         let needed = device.is_some_and(|d| needed::is_needed(case.run, d, &spot.site));
         if needed || beside.needed {
             // (what goes on is about the other line's value)
