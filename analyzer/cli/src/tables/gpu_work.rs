@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The GPU's time by what of the program it was spent for: its line, and its module of PyTorch's.
 //! Kernels, copies and memsets, each by the call that launched it, or that was captured as this
-//! kernel of a CUDA graph: the innermost line outside of frameworks (`verdict::sites`), the
+//! kernel of a CUDA graph: its line (`verdict::sites`), the
 //! innermost module that was being called, PyTorch's outermost operator
 //! (`verdict::run::operators`); those of a backward pass by the line and module of the forward pass
 //! they belong to (`verdict::run::autograd`), and by the operator of their own.
@@ -14,10 +14,10 @@ use std::hash::Hash;
 
 use foldhash::{HashMap, HashMapExt};
 use trace::define::InModule;
-use trace::{Definitions, FrameInfo};
+use trace::Definitions;
 use verdict::run::autograd::{type_name, Origin};
 use verdict::run::{Op, Span};
-use verdict::sites::{Site, Sites};
+use verdict::sites::{calls_module, Site, Sites};
 
 use super::groups::by_total;
 use super::table::{number, part, percent_of, row, spare_text, text, Cell, Column, Row, TIME, TOTAL};
@@ -38,7 +38,7 @@ pub(super) static BY_LINE: Report = Report {
     rows: |source| {
         let mut sites = Sites::new(source.run);
         let shown = |sites: &Sites<'_>, site| row![sites.get(site).map(Site::to_string).as_deref()];
-        rows(source, 1, &mut sites, |sites, done| sites.of(done.origin.work.stack), shown)
+        rows(source, 1, &mut sites, |sites, done| sites.of_kernel(done.origin.work.stack), shown)
     },
     each: None,
 };
@@ -64,7 +64,7 @@ pub(super) static BY_MODULE: Report = Report {
         let module = |d: &mut &Definitions, done: Done<'_>| {
             let stack = done.origin.work.stack;
             match d.in_module(stack) {
-                None if stack == 0 || calls_modules(d, stack) => None,
+                None if stack == 0 || d.stack(stack).any(|f| calls_module(d, f)) => None,
                 found => Some(found), // (none: it has a line, and that is in no module)
             }
         };
@@ -97,16 +97,6 @@ pub(super) static BY_OPERATOR: Report = Report {
 const UNATTRIBUTED: &str = "unattributed";
 const OUTSIDE: &str = "outside of modules";
 const OUTERMOST: &str = "(outermost)";
-
-/// Stands a call of a module in it, of whichever? (The recorder learns from the first such stacks
-/// how to tell.)
-fn calls_modules(definitions: &Definitions, stack: u32) -> bool {
-    let is_call = |f: &FrameInfo| {
-        let text = |id| definitions.string(id).unwrap_or("");
-        text(f.file).ends_with("torch/nn/modules/module.py") && text(f.function).ends_with("_call_impl")
-    };
-    definitions.stack(stack).any(is_call)
-}
 
 /// Whose work it is.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -153,7 +143,7 @@ pub(crate) fn gpu_time_by_line(source: &Source<'_>, within: Span) -> Vec<LineTim
     let mut sites = Sites::new(source.run);
     let sums = sums(source, within, &mut (&mut sites, &mut modules), |(sites, modules), done| {
         let stack = done.origin.work.stack;
-        let site = sites.of(stack)?;
+        let site = sites.of_kernel(stack)?;
         if let Some(module) = definitions.in_module(stack) {
             *modules.entry((site, module)).or_default() += u128::from(done.op.span().clip(within).ns());
         }

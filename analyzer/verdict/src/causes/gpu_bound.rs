@@ -89,7 +89,7 @@ pub(super) fn largest(case: &Case) -> Option<Fact> {
         let ns = counts.measure(op.span());
         all = all.saturating_add(ns);
         let work = run.origin(op).map(|origin| origin.work).unwrap_or_default();
-        if let Some(line) = sites.of(work.stack) {
+        if let Some(line) = sites.of_kernel(work.stack) {
             known = known.saturating_add(ns);
             let [whole, backward] = by_line.entry(line).or_default();
             *whole = whole.saturating_add(ns);

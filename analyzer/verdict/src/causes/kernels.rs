@@ -166,7 +166,7 @@ impl<'c, 'a> Kernels<'c, 'a> {
         let mut by_line: HashMap<u32, u64> = HashMap::new();
         for op in self.ops() {
             let stack = run.origin(op).map_or(0, |origin| origin.work.stack);
-            let Some(line) = sites.of(stack) else { continue };
+            let Some(line) = sites.of_kernel(stack) else { continue };
             let ns = by_line.entry(line).or_default();
             *ns = ns.saturating_add(self.case.analysis.counts.measure(op.span()));
         }

@@ -147,7 +147,7 @@ impl<'c, 'a> Search<'c, 'a> {
         if OF_WEIGHTS.contains(&node) {
             return None;
         }
-        let line = self.sites.of(work.stack)?;
+        let line = self.sites.of_kernel(work.stack)?;
         let function = match self.by_line.get(&line) {
             Some(function) => *function,
             None => {

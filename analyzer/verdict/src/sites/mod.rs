@@ -16,6 +16,9 @@
 //!
 //! Else there is no site. A wrong line is worse than none.
 //!
+//! What a kernel is for ([`Sites::of_kernel`]) stands nearer: in a module that an installed package
+//! defines and runs (Hugging Face's models under their `Trainer`) it is the package's line.
+//!
 //! Here: [`Site`], [`Sites`]. `origin.rs`: whose a file is. `activity.rs`: what a sampled thread
 //! was doing; `frames.rs`: what its frames tell of it; `workers.rs`: those that work for a
 //! DataLoader. `dispatch.rs`: what kind of dispatching it was.
@@ -31,7 +34,7 @@ use std::fmt;
 
 pub use trace::define::DIRECTORY;
 use trace::define::MAX_FRAMES;
-use trace::{FrameInfo, Language};
+use trace::{Definitions, FrameInfo, Language};
 
 use crate::run::Run;
 use crate::text::kernel_name::symbol;
@@ -123,7 +126,8 @@ impl fmt::Display for Site {
 pub struct Sites<'a> {
     run: &'a Run,
     directory: Option<&'a str>,
-    by_stack: HashMap<u32, Option<u32>>,
+    /// By stack, and whether the line is for a kernel.
+    by_stack: HashMap<(u32, bool), Option<u32>>,
     /// By file, line and, where there is no line, function: numbers of `sites`.
     by_line: HashMap<(u32, u32, u32), u32>,
     sites: Vec<Site>,
@@ -150,14 +154,25 @@ impl<'a> Sites<'a> {
 
     /// Number of the site of a stack: equal for stacks of one line.
     pub fn of(&mut self, stack: u32) -> Option<u32> {
+        self.known(stack, false)
+    }
+
+    /// Number of the site that a kernel launched from this stack is for. In the innermost module
+    /// called that has a line outside of PyTorch, the user's innermost line, else its package's:
+    /// the line that calls a `Trainer` is one for all kernels.
+    pub fn of_kernel(&mut self, stack: u32) -> Option<u32> {
+        self.known(stack, true)
+    }
+
+    fn known(&mut self, stack: u32, of_kernel: bool) -> Option<u32> {
         if stack == 0 {
             return None;
         }
-        if let Some(&known) = self.by_stack.get(&stack) {
+        if let Some(&known) = self.by_stack.get(&(stack, of_kernel)) {
             return known;
         }
-        let found = self.look(stack);
-        self.by_stack.insert(stack, found);
+        let found = self.look(stack, of_kernel);
+        self.by_stack.insert((stack, of_kernel), found);
         found
     }
 
@@ -170,9 +185,10 @@ impl<'a> Sites<'a> {
         self.run.definitions.string(id).unwrap_or("")
     }
 
-    fn look(&mut self, stack: u32) -> Option<u32> {
+    fn look(&mut self, stack: u32, of_kernel: bool) -> Option<u32> {
         let frames: Vec<&FrameInfo> = self.run.definitions.stack(stack).collect();
-        let at = self.choose(&frames)?;
+        let in_package = if of_kernel { self.in_modules_package(&frames) } else { None };
+        let at = in_package.or_else(|| self.choose(&frames))?;
         let via = frames.get(..at).and_then(|inner| inner.iter().rev().find_map(|f| self.called(f)));
         self.number(frames.get(at)?, via)
     }
@@ -251,6 +267,28 @@ impl<'a> Sites<'a> {
         Some(number)
     }
 
+    /// The line of an installed package in the innermost call of a module that has a line of the
+    /// program or of a package; `None`: it has one of the program's, or there is none such.
+    fn in_modules_package(&self, frames: &[&FrameInfo]) -> Option<usize> {
+        let mut package = None;
+        for (at, frame) in frames.iter().enumerate() {
+            if calls_module(&self.run.definitions, frame) {
+                if package.is_some() {
+                    return package;
+                }
+                continue;
+            }
+            let origin = Origin::of(self.text(frame.file), self.text(frame.function));
+            match origin {
+                _ if frame.language != Language::Python => {}
+                Origin::User => return None,
+                Origin::Package(name) if !PYTORCHS.contains(&name) => package = package.or(Some(at)),
+                Origin::Package(_) | Origin::Standard => {}
+            }
+        }
+        None
+    }
+
     /// The rules of the module's head, in their order.
     fn choose(&self, frames: &[&FrameInfo]) -> Option<usize> {
         let python = |f: &FrameInfo| f.language == Language::Python;
@@ -286,6 +324,16 @@ impl<'a> Sites<'a> {
         let says = !last.is_empty() && !last.starts_with('<') && !WRAPPERS.contains(&last);
         says.then_some(name)
     }
+}
+
+/// PyTorch's packages, which run modules of others.
+const PYTORCHS: [&str; 3] = ["torch", "functorch", "triton"];
+
+/// Does PyTorch call a module in this frame? (The recorder learns from the first such stacks which
+/// module.)
+pub fn calls_module(definitions: &Definitions, frame: &FrameInfo) -> bool {
+    let text = |id| definitions.string(id).unwrap_or("");
+    text(frame.function).ends_with("_call_impl") && text(frame.file).ends_with("torch/nn/modules/module.py")
 }
 
 /// Is a source file the user's own, and no package's?

@@ -15,6 +15,15 @@ fn said(frames: &[(&str, &str, u32)]) -> Option<String> {
 }
 
 fn said_in(directory: Option<&str>, frames: &[(&str, &str, u32)]) -> Option<String> {
+    said_by(false, directory, frames)
+}
+
+/// What a kernel is said to be for.
+fn said_of_kernel(frames: &[(&str, &str, u32)]) -> Option<String> {
+    said_by(true, None, frames)
+}
+
+fn said_by(of_kernel: bool, directory: Option<&str>, frames: &[(&str, &str, u32)]) -> Option<String> {
     let paths: Vec<String> =
         frames.iter().map(|f| f.1.replace('@', PACKAGES).replace('%', LIBRARY)).collect();
     let frames: Vec<(&str, &str, u32)> =
@@ -26,7 +35,7 @@ fn said_in(directory: Option<&str>, frames: &[(&str, &str, u32)]) -> Option<Stri
     let stack = b.stack(&frames);
     let run = crate::load(b.finish().as_slice()).unwrap();
     let mut sites = Sites::new(&run);
-    let site = sites.of(stack)?;
+    let site = sites.known(stack, of_kernel)?;
     Some(sites.get(site).unwrap().to_string())
 }
 
@@ -252,4 +261,39 @@ fn without_python_the_executables_function() {
     let mut sites = Sites::new(&run);
     let site = sites.of(20).unwrap();
     assert_eq!(sites.get(site).unwrap().to_string(), "app::step() in bin/sim");
+}
+
+/// A frame of PyTorch's that calls a module.
+const CALLED: (&str, &str, u32) = ("Module._call_impl", "@/torch/nn/modules/module.py", 1750);
+
+#[test]
+fn a_kernel_in_a_packages_model_is_for_the_packages_line() {
+    let model = "@/transformers/models/llama/modeling_llama.py";
+    let outer =
+        [("Trainer.training_step", "@/transformers/trainer.py", 3700), ("main", "/home/me/gpt/train.py", 31)];
+    let inner = [("Linear.forward", "@/torch/nn/modules/linear.py", 125), CALLED];
+    let forward = [("LlamaMLP.forward", model, 177), CALLED, ("LlamaModel.forward", model, 400), CALLED];
+    let stack = [&inner[..], &forward[..], &outer[..]].concat();
+    let line = "llama/modeling_llama.py:177 in LlamaMLP.forward via Linear.forward";
+    assert_eq!(said_of_kernel(&stack).as_deref(), Some(line));
+    assert_eq!(said(&stack).as_deref(), Some("gpt/train.py:31 in main via Trainer.training_step"));
+    // in no module: the line that could be changed
+    let step = [&[("AdamW.step", "@/torch/optim/adamw.py", 220)][..], &outer[..]].concat();
+    assert_eq!(said_of_kernel(&step), said(&step));
+}
+
+#[test]
+fn a_kernel_of_a_packages_function_is_for_the_line_of_the_module_that_calls_it() {
+    let stack = [
+        ("rearrange", "@/einops/einops.py", 600),
+        ("Attention.forward", "/home/me/gpt/model.py", 44),
+        CALLED,
+        ("LlamaModel.forward", "@/transformers/models/llama/modeling_llama.py", 400),
+        CALLED,
+        ("main", "/home/me/gpt/train.py", 31),
+    ];
+    let line = "gpt/model.py:44 in Attention.forward via rearrange";
+    assert_eq!(said_of_kernel(&stack).as_deref(), Some(line));
+    let without = [&stack[..1], &stack[2..]].concat();
+    assert_eq!(said_of_kernel(&without).as_deref(), Some("einops/einops.py:600 in rearrange"));
 }

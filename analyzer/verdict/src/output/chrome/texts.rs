@@ -147,7 +147,7 @@ impl<'a> Texts<'a> {
         }
         self.works.entry(work).or_insert_with(|| {
             let mut json = Vec::new();
-            if let Some(found) = sites.of(work.stack).and_then(|s| sites.get(s)) {
+            if let Some(found) = sites.of_kernel(work.stack).and_then(|s| sites.get(s)) {
                 json.extend_from_slice(b",\"site\":");
                 put_text(&mut json, &found.to_string());
             }
