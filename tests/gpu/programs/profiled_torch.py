@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Training with torch.profiler over five steps, some times (--times), or with one profiler that has a schedule (--schedule): what its user gets, counted by
-category and name, and the GPU kernels' total times. When the training without it began and ended is told too, and whether Kineto waits for a daemon
+"""Training with torch.profiler over five steps, some times (--times), with all that it can tell of operators (--operators), or with one profiler that has a
+schedule (--schedule): what its user gets, counted by category and name, and the GPU kernels' total times. When the training without it began and ended is told too, and whether Kineto waits for a daemon
 (KINETO_USE_DAEMON)."""
 
 import collections
@@ -15,7 +15,7 @@ from mlp import training_step
 from training import Context, arguments, pass_gate
 
 NAME = "profiled_torch"
-WATCHED = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cuda_sync")
+WATCHED = ("kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver", "cuda_sync", "cpu_op")
 STEPS_WITHOUT = 100  # before, between and after profiles
 
 
@@ -39,8 +39,8 @@ def read(prof, kernel_us):
     return dict(sorted(collections.Counter(f"{e['cat']} {e['name'][:80]}" for e in watched).items()))
 
 
-def profile(ctx, step, kernel_us):
-    with torch.profiler.profile(activities=kinds(ctx)) as prof:
+def profile(ctx, step, kernel_us, more):
+    with torch.profiler.profile(activities=kinds(ctx), **more) as prof:
         for i in range(5):
             step(i)
         ctx.sync()
@@ -103,10 +103,12 @@ def train(name, profiled, times, extra=None, told=None):
 def ways(parser):
     parser.add_argument("--times", type=int, default=5, help="profiles, of five steps each")
     parser.add_argument("--without", type=int, default=STEPS_WITHOUT, help="steps before, between and after them")
+    parser.add_argument("--operators", action="store_true", help="with shapes, stacks, memory and modules")
     parser.add_argument("--schedule", action="store_true", help="one profiler with a schedule instead: three profiles")
 
 
 if __name__ == "__main__":
     said, told = arguments(NAME, ways), {"kernel_us": []}
-    way = scheduled if said.schedule else profile
+    more = dict.fromkeys(("record_shapes", "with_stack", "profile_memory", "with_modules"), said.operators)
+    way = scheduled if said.schedule else functools.partial(profile, more=more)
     train(NAME, functools.partial(way, kernel_us=told["kernel_us"]), 1 if said.schedule else said.times, ways, told)

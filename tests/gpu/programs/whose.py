@@ -6,6 +6,8 @@ function of torch's that is called gets a range with the program's line and the 
 backward pass goes by the sequence number of its autograd node to the operator that made the node (torch.profiler).
 A model with _compiled behind its name goes through torch.compile; of its kernels Inductor's own code says what they are of.
 One with _graph trains by a CUDA graph of a whole step; what its kernels are of says the same step without the graph.
+`trainer` is a Llama of transformers under its Trainer: there a kernel's line is the one of the innermost module that has
+a line outside of PyTorch, the program's before its package's.
 The last line on stdout is one JSON object."""
 
 import argparse
@@ -97,8 +99,8 @@ class UNet(nn.Module):
         return F.mse_loss(self.leave(self.level(self.enter(x))), y)
 
 
-def build(name):
-    """(model, step): a training step, and the model whose modules are named."""
+def build(name, is_reference):
+    """(model, train): the model whose modules are named; train(steps, last) does so many, the last within `last`."""
     torch.manual_seed(0)
     name, _, form = name.partition("_")
     device = Context.device
@@ -110,6 +112,8 @@ def build(name):
         model, inputs = ResNet().to(device), (torch.randn(32, 3, 224, 224, device=device), torch.randint(0, 1000, (32,), device=device))
     elif name == "unet":
         model, inputs = UNet().to(device), tuple(torch.randn(8, 3, 64, 64, device=device) for _ in range(2))
+    elif name == "trainer":
+        return of_trainer()
     else:
         sys.exit(f"whose: no model {name}")
     if form == "compiled":
@@ -122,7 +126,65 @@ def build(name):
         loss.backward()
         optimizer.step()
 
-    return model, step
+    if form == "graph" and not is_reference:
+        step = captured(step)
+
+    def train(steps, last):
+        for n in range(steps):
+            with last if n == steps - 1 else contextlib.nullcontext():
+                step()
+        torch.cuda.synchronize()
+
+    return model, train
+
+
+def of_trainer():
+    """A Llama under transformers' Trainer, in bfloat16 by autocast."""
+    import transformers
+
+    class Last(transformers.TrainerCallback):
+        def __init__(self, step, around):
+            self.step, self.around = step, around
+
+        def on_step_begin(self, _options, state, _control, **_more):
+            if state.global_step == self.step:
+                self.around.__enter__()
+
+        def on_step_end(self, _options, state, _control, **_more):
+            if state.global_step == self.step + 1:
+                self.around.__exit__(None, None, None)
+
+    device = Context.device
+    config = transformers.LlamaConfig(vocab_size=Context.size(32768, 64), hidden_size=Context.size(512, 32), intermediate_size=Context.size(1536, 64),
+                                      num_hidden_layers=Context.size(6, 2), num_attention_heads=8, max_position_embeddings=256, use_cache=False)
+    model = transformers.LlamaForCausalLM(config).to(device)
+    words = torch.randint(0, config.vocab_size, (Context.size(8, 2), Context.size(256, 16)))
+    data = [{"input_ids": row, "labels": row} for row in words]
+
+    def train(steps, last):
+        with tempfile.TemporaryDirectory() as folder:
+            options = transformers.TrainingArguments(folder, max_steps=steps, per_device_train_batch_size=len(data), bf16=True, report_to=[],
+                                                     save_strategy="no", disable_tqdm=True, use_cpu=device.type == "cpu")
+            transformers.Trainer(model, options, train_dataset=data, callbacks=[Last(steps - 1, last)]).train()
+
+    return model, train
+
+
+def line_of(frame):
+    """See the file's head."""
+    package = None
+    while frame is not None:
+        path = frame.f_code.co_filename
+        if "-packages/torch/" in path:
+            if package and frame.f_code.co_name == "_call_impl":
+                return package
+        elif frame.f_code is not Marking.__torch_function__.__code__ and "/contextlib.py" not in path:
+            line = f"{os.path.basename(path)}:{frame.f_lineno}"
+            if "-packages/" not in path:
+                return line
+            package = package or line
+        frame = frame.f_back
+    return package
 
 
 class Marking(TorchFunctionMode):
@@ -140,11 +202,8 @@ class Marking(TorchFunctionMode):
         self.called.pop()
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
-        frame = sys._getframe(1)
-        while frame is not None and ("/torch/" in frame.f_code.co_filename or frame.f_code is Marking.__torch_function__.__code__):
-            frame = frame.f_back
         module = next((m for m in reversed(self.called) if m is not None), ("", "-"))
-        line = f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        line = line_of(sys._getframe(1))
         with torch.profiler.record_function(f"{MARK}{module[0]}|{module[1]}|{line}"):
             return function(*args, **(kwargs or {}))
 
@@ -217,8 +276,23 @@ def told(rows, said):
             yield row
 
 
-def reference(model, step):
-    is_compiled = hasattr(model, "_orig_mod")
+@contextlib.contextmanager
+def profiled(marking, found):
+    """The kernels of what is done in it are put into `found`."""
+    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+    torch.cuda.synchronize()
+    with torch.profiler.profile(activities=activities) as profile:
+        with marking:
+            yield
+        torch.cuda.synchronize()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "trace.json")
+        profile.export_chrome_trace(path)
+        found.extend(kernels(json.load(open(path))["traceEvents"]))
+
+
+def reference(model, train):
+    is_compiled, found = hasattr(model, "_orig_mod"), []
     if is_compiled:
         marking, cache = contextlib.nullcontext(), tempfile.mkdtemp()
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
@@ -226,18 +300,7 @@ def reference(model, step):
         marking = Marking(model)
         nn.modules.module.register_module_forward_pre_hook(marking.enter)
         nn.modules.module.register_module_forward_hook(marking.leave)
-    activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
-    for _ in range(3):
-        step()
-    torch.cuda.synchronize()
-    with torch.profiler.profile(activities=activities) as profile:
-        with marking:
-            step()
-        torch.cuda.synchronize()
-    with tempfile.TemporaryDirectory() as folder:
-        path = os.path.join(folder, "trace.json")
-        profile.export_chrome_trace(path)
-        found = kernels(json.load(open(path))["traceEvents"])
+    train(4, profiled(marking, found))
     return list(told(found, generated(cache))) if is_compiled else found
 
 
@@ -261,14 +324,10 @@ def main():
     parser.add_argument("steps", type=int)
     parser.add_argument("--reference", action="store_true")
     options = parser.parse_args()
-    model, step = build(options.model)
+    model, train = build(options.model, options.reference)
     if options.reference:
-        return print(json.dumps({"kernels": reference(model, step)}))
-    if options.model.endswith("_graph"):
-        step = captured(step)
-    for _ in range(options.steps):
-        step()
-    torch.cuda.synchronize()
+        return print(json.dumps({"kernels": reference(model, train)}))
+    train(options.steps, contextlib.nullcontext())
     return print(json.dumps({"true_steps": options.steps}))
 
 

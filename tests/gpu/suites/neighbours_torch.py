@@ -17,6 +17,8 @@ WAYS = {
     # seconds behind each profile: whether CUPTI's clock stays wrong that it has been seen to give
     # there
     "torch_long": (("--times", "3", "--without", "800"), victim.WHOLE),
+    # a hundred times on and off, while our windows go on and off
+    "torch_hundred": (("--times", "100", "--without", "60", "--operators"), {"GAPPROBE_WINDOW": "10/20", "GAPPROBE_EXIT_MS": "60000"}),
     "torch_teardown": (("--times", "3"), {"TEARDOWN_CUPTI": "1", "KINETO_LOG_LEVEL": "1"}),
 }
 TORN_DOWN = "teardownCupti complete"  # Kineto's word for it, on stderr
@@ -102,6 +104,11 @@ def judge_recorded(plan, suite, who, ours):
         return
     of_stretches = early(ours)
     plan.detail(suite, f"{who} early", of_stretches)
+    if who == "torch_hundred":
+        some = sum(n > 0 for n in found)
+        plan.row(suite, f"{who}: recorded around the profiles", some > len(found) // 2, f"{some} of {len(found)} stretches of {ours.truth['steps_without']} steps",
+                 "more than half")
+        return
     plan.row(suite, f"{who}: kernels before their launch", INFO, f"by stretches, in equal parts, as a share and by so many us at most: {of_stretches}")
     text = f"{found[0]} kernels before, {found[1:-1]} between, {found[-1]} after, of {ours.truth['steps_without']} steps each"
     if who != "torch_teardown":
