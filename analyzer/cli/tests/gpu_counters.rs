@@ -5,7 +5,9 @@
 
 mod program;
 
-use cli::{live, overview};
+use cli::phases::{Kind as Phase, Phases};
+use cli::tables::{Cell, NameStyle, Source};
+use cli::{live, overview, tables};
 use program::Program;
 use trace::define::STEP_TFLOP;
 use trace::event::Gauge;
@@ -130,4 +132,58 @@ fn another_process_on_the_device_is_said() {
         ["GPU counters: tensor cores 12%, memory bandwidth 61%, multiprocessors 98%; 3 processes have it in use, and are all counted."]
     );
     assert!(!line(&run, &a).contains("tensor cores"), "{}", line(&run, &a));
+}
+
+/// A program that generates for two seconds a step, trains for three, and saves for a tenth.
+#[test]
+fn of_a_phase_that_lasts_it_is_said_how_well_the_gpu_is_used_in_it() {
+    let mut p = Program::new();
+    let mut spans = Vec::new();
+    for n in 0..6 {
+        let begin = p.t;
+        for (name, kernels, duration) in
+            [("rollout", 20, 110_000_000), ("forward", 30, 100_000_000), ("optimizer", 2, 50_000_000)]
+        {
+            let from = p.t;
+            (0..kernels).for_each(|_| p.launch("my_kernel", 132, duration));
+            p.sync();
+            let mut e = Event::new(Kind::Range, from, p.t);
+            e.a = p.b.string(name);
+            p.b.on_thread(p.tid, e);
+            spans.push((name, from, p.t));
+        }
+        let end = std::mem::replace(&mut p.t, begin);
+        p.mark(n, end);
+        p.t = end;
+    }
+    let half = SECOND / 2;
+    for from in (0..p.t / half).map(|n| n * half) {
+        let is_in =
+            |s: &&(&str, u64, u64)| s.2.min(from + half).saturating_sub(s.1.max(from)) * 10 >= half * 9;
+        let tensor = match spans.iter().find(is_in).map_or("", |s| s.0) {
+            "rollout" => 800,
+            "forward" => 5500,
+            _ => 3000,
+        };
+        for (gauge, value) in [(Gauge::SmActive, 9800), (Gauge::TensorActive, tensor)] {
+            let mut e = Event::new(Kind::Gauge, from, from + half);
+            (e.a, e.b) = (gauge as u32, value);
+            p.b.on_recorder(e);
+        }
+    }
+    let (run, a) = p.analyze();
+    let phases = Phases::of(&run, &a).expect("phases");
+    let tensor = |kind| phases.get(kind).expect("a phase").counters.and_then(|c| c.tensor);
+    assert_eq!((tensor(Phase::Forward), tensor(Phase::Optimizer)), (Some(0.55), None));
+    let source = Source::new(&run, NameStyle::default());
+    let table = tables::find("phases").expect("the table").table(&source);
+    let column = |key| table.columns.iter().position(|c| c.key == key).expect("a column");
+    let of = |name: &str| {
+        let row = table.rows.iter().find(|r| r[column("phase")] == Cell::from(name)).expect("a row");
+        match row[column("tensor_active_pct")] {
+            Cell::Real(percent) => Some(percent.round()),
+            _ => None,
+        }
+    };
+    assert_eq!(["rollout", "forward", "optimizer"].map(of), [Some(8.0), Some(55.0), None]);
 }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use verdict::analysis::{working, Analysis, Bucket, DeviceAnalysis, StepSource, Verdict};
+use verdict::analysis::{working, Analysis, Bucket, Counters, DeviceAnalysis, StepSource, Verdict};
 use verdict::causes::inconclusive;
 use verdict::causes::lines::{Line, Lines};
 use verdict::output::chrome::document::first_time;
@@ -19,7 +19,7 @@ use verdict::timeline::buckets::NOTICED_SHARE;
 use super::page::{name, Page};
 use super::rows::{Fields, Rows};
 use super::{gauges, ncu, whence, Overview};
-use crate::phases::Phases;
+use crate::phases::{Phase, Phases};
 use crate::tables::syncs::meanwhile;
 use crate::terminal_width::{bytes, thousands};
 
@@ -207,15 +207,21 @@ fn steps(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
 fn phases(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     let Some(phases) = Phases::of(&o.input.run, a) else { return };
     let each = |ns: u64| time((ns as f64 / phases.steps.max(1) as f64) as u64);
-    let part = |what: &str, ns: u64, idle: u64| {
+    let part = |what: &str, ns: u64, idle: u64, counters: Option<Counters>| {
         let idle =
             if phases.share(idle) >= DRAWN { format!(", {} of it idle", each(idle)) } else { String::new() };
-        format!("{what} {:.0}% ({}{idle})", phases.share(ns) * 100.0, each(ns))
+        let units = counters.map_or_else(String::new, |c| {
+            let used = [(c.tensor, "tensor cores"), (c.memory, "memory bandwidth")];
+            let said = |(share, name): (Option<f64>, &str)| Some(format!(", {name} {:.0}%", share? * 100.0));
+            used.into_iter().filter_map(said).collect()
+        });
+        format!("{what} {:.0}% ({}{idle}{units})", phases.share(ns) * 100.0, each(ns))
     };
-    let mut parts: Vec<String> = phases.parts.iter().map(|p| part(p.kind.key(), p.ns(), p.idle_ns)).collect();
+    let of = |p: &Phase| part(p.kind.key(), p.ns(), p.idle_ns, p.counters);
+    let mut parts: Vec<String> = phases.parts.iter().map(of).collect();
     let (busy, idle) = phases.other;
     if phases.share(busy + idle) >= DRAWN {
-        parts.push(part("other", busy + idle, idle));
+        parts.push(part("other", busy + idle, idle, None));
     }
     out.sentence("", &format!("Phases of a step: {}.", parts.join(", ")));
     out.sentence("  ", &format!("known by: {}.", phases.known_by()));

@@ -29,7 +29,8 @@ pub use shares::{inferred, pieces, Instance, Piece};
 
 use serde_json::{json, Value};
 
-use verdict::analysis::Analysis;
+use verdict::analysis::{Analysis, Counters};
+use verdict::output::summary;
 use verdict::run::Run;
 
 /// A phase is in this part of the steps that count, or it is none.
@@ -112,6 +113,9 @@ pub struct Phase {
     pub idle_ns: u64,
     /// On the host, ns; `None` where that is not known.
     pub host_ns: Option<u64>,
+    /// How well the GPU's units are used in it; `None` where it does not last a second at a time, or
+    /// the GPU has no counters.
+    pub counters: Option<Counters>,
 }
 
 impl Phase {
@@ -183,6 +187,7 @@ impl Phases {
                 "busy_ns_a_step": a_step(p.busy_ns),
                 "idle_ns_a_step": a_step(p.idle_ns),
                 "host_ns_a_step": p.host_ns.map(a_step),
+                "counters": p.counters.map(summary::counters),
                 "steps": p.steps,
             })
         };

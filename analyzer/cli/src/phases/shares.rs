@@ -3,7 +3,7 @@
 //! at once the first to begin), idle time to the phase the host was in, or to that of the next
 //! operation where that was queued already.
 
-use verdict::analysis::{Analysis, Bucket, DeviceAnalysis, IdleSlice, Step, StepSource};
+use verdict::analysis::{Analysis, Bucket, Counters, DeviceAnalysis, IdleSlice, Step, StepSource};
 use verdict::gaps::input;
 use verdict::run::{Device, Run, Span};
 use verdict::timeline::ops;
@@ -151,11 +151,16 @@ pub(super) fn sums(
     let steps = analysis.steps.steady();
     let (mut busy, mut idle) = ([0u64; Kind::COUNT], [0u64; Kind::COUNT]);
     let mut in_steps: [Vec<bool>; Kind::COUNT] = std::array::from_fn(|_| vec![false; steps.len()]);
+    let mut spans: [Vec<Span>; Kind::COUNT] = Default::default();
     for piece in cut(device, found, calls) {
         let (ns, Some(kind)) = (analysis.counts.measure(piece.span), piece.kind) else { continue };
         let sum = if piece.busy { &mut busy } else { &mut idle };
         sum[kind as usize] += ns;
         see(&mut in_steps[kind as usize], steps, piece.span);
+        match spans[kind as usize].last_mut() {
+            Some(last) if last.end == piece.span.start => last.end = piece.span.end,
+            _ => spans[kind as usize].push(piece.span),
+        }
     }
     let host = host(run, analysis, found, calls, &mut in_steps);
     let least = (steps.len() as f64 * MOST_STEPS).ceil() as usize;
@@ -166,7 +171,15 @@ pub(super) fn sums(
         // a fetch that costs no time is one all the same; a gap of it may be rare
         let usual = seen >= least.max(1) || kind == Kind::Dataload;
         let (busy_ns, idle_ns) = (busy[i], idle[i]);
-        usual.then_some(Phase { kind, by, steps: seen, busy_ns, idle_ns, host_ns: host[i] })
+        usual.then(|| Phase {
+            kind,
+            by,
+            steps: seen,
+            busy_ns,
+            idle_ns,
+            host_ns: host[i],
+            counters: Counters::of(run, device.ordinal, &spans[i]),
+        })
     };
     let mut parts: Vec<Phase> = Kind::ALL.into_iter().filter_map(part).collect();
     // that the GPU waits for input says its bucket already

@@ -15,16 +15,18 @@
 //!         any do not count
 //! GPU Time       sum of what it launched, begin to end
 //! GPU Proj       first begin to last end of what it launched, summed over instances
+//! Tensor ...     by the GPU's own counters meanwhile, where a phase lasts for seconds
 //! ```
 
 use foldhash::{HashMap, HashMapExt};
-use verdict::analysis::{Step, StepSource};
+use verdict::analysis::{Counters, Step, StepSource};
 use verdict::run::Span;
 
 use super::groups::{by_total, Groups};
 use super::ranges::{unnumbered, Named};
 use super::table::{
-    five, ns, number, percent_of, row, spare_text, text, Row, AVG, MAX, MED, MIN, STDDEV, TIME, TOTAL,
+    five, ns, number, percent_of, row, spare_percent, spare_text, text, Row, AVG, MAX, MED, MIN, STDDEV,
+    TIME, TOTAL,
 };
 use super::{Report, Source};
 use crate::phases::{inferred, Kind};
@@ -48,6 +50,8 @@ pub(super) static REPORT: Report = Report {
         STDDEV,
         ns("GPU Time", "gpu_ns"),
         ns("GPU Proj", "gpu_proj_ns"),
+        spare_percent("Tensor Cores", "tensor_active_pct"),
+        spare_percent("Memory Bandwidth", "memory_bandwidth_pct"),
         text("Phase", "phase"),
         spare_text("Known By", "known_by"),
     ],
@@ -56,11 +60,12 @@ pub(super) static REPORT: Report = Report {
 };
 
 /// What a phase took.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 struct Part {
     instances: u64,
     gpu_ns: u128,
-    projected_ns: u128,
+    /// On the device, first begin to last end of each instance.
+    projected: Vec<Span>,
     /// Nothing of named ranges.
     by: Option<&'static str>,
 }
@@ -84,7 +89,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         let part = parts.entry(name).or_default();
         part.instances += 1;
         part.gpu_ns += gpu_ns;
-        part.projected_ns += u128::from(last.saturating_sub(first));
+        part.projected.extend((first < last).then(|| Span::new(first, last)));
     }
     for phase in inferred(run, source.analysis()) {
         let begin = if on_device { phase.gpu.map_or(u64::MAX, |g| g.start) } else { phase.host.start };
@@ -100,7 +105,7 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         let part = parts.entry(name).or_default();
         part.instances += 1;
         part.gpu_ns += u128::from(phase.gpu_ns);
-        part.projected_ns += u128::from(phase.gpu.map_or(0, |g| g.ns()));
+        part.projected.extend(phase.gpu);
         part.by = Some(phase.by.words());
     }
     let mut groups: Groups<&str> = Groups::new();
@@ -108,18 +113,35 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         groups.add(name, ns);
     }
     let all: u128 = steps.iter().map(|s| u128::from(s.host.ns())).sum();
+    let analysis = source.analysis();
+    let device = analysis.worst.and_then(|worst| analysis.devices.get(worst));
+    let ordinal = device.map_or(u32::MAX, |d| d.ordinal);
     let rows = groups
         .stats()
         .into_iter()
         .map(|(name, s)| {
-            let part = parts.get(name).copied().unwrap_or_default();
+            let part = parts.remove(name).unwrap_or_default();
+            let projected: u128 = part.projected.iter().map(|s| u128::from(s.ns())).sum();
+            let counters = Counters::of(run, ordinal, &united(part.projected));
+            let used = |of: fn(Counters) -> Option<f64>| counters.and_then(of).map(|share| share * 100.0);
             let mut cells = row![percent_of(s.total, all), s.total, s.count, part.instances];
             cells.extend(five(&s));
-            cells.extend(row![part.gpu_ns, part.projected_ns]);
+            cells.extend(row![part.gpu_ns, projected, used(|c| c.tensor), used(|c| c.memory)]);
             (s.total, cells, row![name, part.by])
         })
         .collect();
     by_total(rows)
+}
+
+/// Spans by time, those that touch as one.
+fn united(mut spans: Vec<Span>) -> Vec<Span> {
+    spans.sort_unstable_by_key(|s| s.start);
+    spans.dedup_by(|next, last| {
+        let touches = next.start <= last.end;
+        last.end = if touches { last.end.max(next.end) } else { last.end };
+        touches
+    });
+    spans
 }
 
 /// Index of the step that `at` lies in.

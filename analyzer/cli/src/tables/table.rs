@@ -111,6 +111,11 @@ pub(super) const fn percent(name: &'static str, key: &'static str) -> Column {
     }
 }
 
+/// A column of shares that many traces have nothing for.
+pub(super) const fn spare_percent(name: &'static str, key: &'static str) -> Column {
+    Column { spare: true, ..percent(name, key) }
+}
+
 /// A column of sizes.
 pub(super) const fn megabytes(name: &'static str, key: &'static str) -> Column {
     Column {

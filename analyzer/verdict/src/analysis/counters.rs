@@ -47,12 +47,18 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// Those of the device with this ordinal; `None`: there are none of this span.
-    pub fn of(run: &Run, ordinal: u32, within: Span) -> Option<Counters> {
+    /// Those of the device with this ordinal; `None`: there are none of these spans, which are by
+    /// time and do not overlap.
+    pub fn of(run: &Run, ordinal: u32, within: &[Span]) -> Option<Counters> {
+        let inside = |of: Span| -> u64 {
+            let from = within.partition_point(|s| s.end <= of.start);
+            let around = within.iter().skip(from).take_while(|s| s.start < of.end);
+            around.map(|s| s.clip(of).ns()).sum()
+        };
         let counts = |r: &&Reading| {
             u32::from(r.device) == ordinal
-                && r.span.clip(within).ns() as f64 >= r.span.ns() as f64 * LEAST_WITHIN
                 && r.span.ns() > 0
+                && inside(r.span) as f64 >= r.span.ns() as f64 * LEAST_WITHIN
         };
         let mean = |gauge: Gauge, unit: f64| {
             let all = run.readings.iter().filter(counts).filter(|r| r.gauge == gauge as u32);
@@ -122,11 +128,15 @@ mod tests {
             run.readings.push(reading(Gauge::PcieSent, from, to, active));
         }
         run.readings.push(Reading { device: 1, ..reading(Gauge::SmActive, SECOND, 2 * SECOND, 1) });
-        let found = Counters::of(&run, 0, Span::new(SECOND - 10, 4 * SECOND)).unwrap();
+        let found = Counters::of(&run, 0, &[Span::new(SECOND - 10, 4 * SECOND)]).unwrap();
         assert_eq!((found.ns, found.sm, found.pcie_sent), (3 * SECOND, Some(0.6), Some(6000.0)));
         assert_eq!((found.tensor, found.nvlink_sent), (None, None), "not read");
         let half = Span::new(SECOND / 2, SECOND * 3 / 2);
-        assert_eq!(Counters::of(&run, 0, half), None, "two halves of readings are none");
-        assert_eq!(Counters::of(&run, 2, Span::new(0, 4 * SECOND)), None);
+        assert_eq!(Counters::of(&run, 0, &[half]), None, "two halves of readings are none");
+        assert_eq!(Counters::of(&run, 2, &[Span::new(0, 4 * SECOND)]), None);
+        let parts =
+            [Span::new(0, SECOND), Span::new(2 * SECOND, 3 * SECOND), Span::new(3 * SECOND, 9 * SECOND)];
+        let found = Counters::of(&run, 0, &parts).unwrap();
+        assert_eq!((found.ns, found.sm), (3 * SECOND, Some((9900.0 + 2.0 * 7000.0) / 3.0 / 1e4)));
     }
 }

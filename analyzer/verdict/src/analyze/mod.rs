@@ -70,7 +70,7 @@ pub fn analyze_by(run: &Run, deadline: Option<Instant>) -> Analysis {
             max_gap_ns: found.max_gap_ns,
             wall_ns: a.counts.total(),
             buckets: found.buckets,
-            counters: Counters::of(run, device.ordinal, a.steady),
+            counters: Counters::of(run, device.ordinal, &[a.steady]),
             host: of_host,
             input: of_input,
             fetched_ns,

@@ -29,16 +29,19 @@ function phases(data) {
     const wide = Math.max(2, r.share / most * 100), works = r.ns_a_step ? r.busy_ns_a_step / r.ns_a_step * 100 : 0;
     return h("span", { class: "meter", style: "width:" + wide + "%;background:linear-gradient(90deg, var(--compute) " + works + "%, var(--soft) 0)" });
   };
+  const units = rows.some((r) => r.counters) ? [["tensor_active_share", "Tensor cores"], ["memory_bandwidth_share", "Memory bandwidth"]] : [];
   const time_or_none = (ns) => (ns === null || ns === undefined ? "–" : time(ns));
   const cells = (r) => [
     h("td", { class: "text" }, r.phase), h("td", { class: "share" }, percent(r.share, 1), meter(r)),
     h("td", null, time(r.ns_a_step)), h("td", null, time(r.busy_ns_a_step)), h("td", null, time(r.idle_ns_a_step)),
-    h("td", null, time_or_none(r.host_ns_a_step)), h("td", { class: "text by" }, r.by || ""),
+    h("td", null, time_or_none(r.host_ns_a_step)),
+    units.map(([key]) => h("td", null, r.counters && r.counters[key] !== null ? percent(r.counters[key], 1) : "–")),
+    h("td", { class: "text by" }, r.by || ""),
   ];
-  const heads = ["Phase", "Share", "A step", "GPU works", "GPU idles", "On the host", "Known by"];
+  const heads = ["Phase", "Share", "A step", "GPU works", "GPU idles", "On the host", ...units.map((u) => u[1]), "Known by"];
   return [
     h("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Phases" }, h("table", { class: "cards" },
-      h("thead", null, h("tr", null, heads.map((t, i) => h("th", { scope: "col", class: i === 0 ? "text" : i === 6 ? "text by" : null }, t)))),
+      h("thead", null, h("tr", null, heads.map((t, i) => h("th", { scope: "col", class: i === 0 ? "text" : t === "Known by" ? "text by" : null }, t)))),
       h("tbody", null, rows.map((r) => h("tr", null, cells(r)))))),
     h("ul", { class: "keys" }, [["compute", "the GPU works"], ["soft", "the GPU idles"]].map(([key, what]) =>
       h("li", null, h("span", { class: "key", style: "background:" + colour(key) }), what))),
