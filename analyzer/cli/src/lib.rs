@@ -22,5 +22,6 @@ pub mod live;
 pub mod lost;
 pub mod overview;
 pub mod phases;
+pub mod roofline;
 pub mod tables;
 pub mod terminal_width;

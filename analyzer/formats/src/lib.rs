@@ -123,7 +123,7 @@ pub struct Input {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Operators {
     /// Of `record_shapes=True`, in the order of the file.
-    pub shapes: Vec<Shapes>,
+    pub inputs: Vec<Inputs>,
     /// Of `profile_memory=True`, in the order of time; none of several processes.
     pub memory: Vec<MemoryChange>,
     /// When the profiler itself was at work: on which thread, the trace does not say.
@@ -133,17 +133,21 @@ pub struct Operators {
     pub main_thread: Option<u32>,
 }
 
-/// Shapes of an operator's inputs.
+/// An operator's inputs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shapes {
+pub struct Inputs {
     /// Kernel thread id.
     pub tid: u32,
     /// The operator's range.
     pub span: Span,
     /// Its name, a string id of the run's definitions.
     pub name: u32,
-    /// As the trace has them, `[[32, 64], []]`, a string id.
+    /// Their shapes as the trace has them, `[[32, 64], []]`, a string id.
     pub shapes: u32,
+    /// Their types, `["float", "Scalar"]`, a string id.
+    pub types: u32,
+    /// Those that are no tensors, `["", "[1, 1]"]`, a string id.
+    pub values: u32,
 }
 
 /// Memory that PyTorch's allocators handed out or took back.

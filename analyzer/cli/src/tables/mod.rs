@@ -44,6 +44,7 @@ mod ops;
 mod osrt_sum;
 mod phases;
 mod ranges;
+mod roofline;
 mod source;
 pub mod stats;
 pub mod steps;
@@ -118,7 +119,7 @@ impl Report {
 }
 
 /// Every report, nsys's first.
-pub static REPORTS: [&Report; 20] = [
+pub static REPORTS: [&Report; 21] = [
     &cuda_api_sum::REPORT,
     &cuda_gpu_kern_sum::REPORT,
     &cuda_gpu_mem_time_sum::REPORT,
@@ -139,6 +140,7 @@ pub static REPORTS: [&Report; 20] = [
     &gpu_work::BY_OPERATOR,
     &ops::BY_NAME,
     &ops::BY_SHAPES,
+    &roofline::REPORT,
 ];
 
 /// The report of this name.

@@ -63,6 +63,10 @@ pub(super) struct What<'a> {
     pub(super) is_named: bool,
     /// Shapes of its inputs, a string id (0: not told).
     pub(super) shapes: u32,
+    /// Their types, a string id (0: not told).
+    pub(super) types: u32,
+    /// What of them are no tensors, a string id (0: not told).
+    pub(super) values: u32,
 }
 
 /// Times, ns, and memory.
@@ -91,21 +95,22 @@ pub(super) struct Operator<'a> {
     pub(super) own: Spent,
 }
 
-/// Shapes by thread, begin, end and name, each as its number.
-type Shapes = HashMap<(u32, u64, u64, u32), u32>;
+/// Shapes, types and values by thread, begin, end and name, each as its number.
+type Inputs = HashMap<(u32, u64, u64, u32), [u32; 3]>;
 
 /// Hands out all of a trace. Returns how often memory changed while none was open, and by how much.
 pub(super) fn operators<'a>(source: &Source<'a>, mut add: impl FnMut(Operator<'a>)) -> (u64, Bytes) {
     let mut memory = Memory::new(&source.operators.memory);
-    let mut shapes = Shapes::new();
-    for s in &source.operators.shapes {
-        let known = shapes.entry((s.tid, s.span.start, s.span.end, s.name)).or_insert(s.shapes);
-        if *known != s.shapes {
-            *known = 0; // stamps of whole microseconds: which is which is not known
+    let mut inputs = Inputs::new();
+    for i in &source.operators.inputs {
+        let told = [i.shapes, i.types, i.values];
+        let known = inputs.entry((i.tid, i.span.start, i.span.end, i.name)).or_insert(told);
+        if *known != told {
+            *known = [0; 3]; // stamps of whole microseconds: which is which is not known
         }
     }
     for thread in 0..source.run.threads.len() {
-        nest(source, thread, &shapes, &mut memory, &mut add).settle(&mut add);
+        nest(source, thread, &inputs, &mut memory, &mut add).settle(&mut add);
     }
     memory.elsewhere()
 }
@@ -137,7 +142,7 @@ struct Tree<'a> {
 fn nest<'a>(
     source: &Source<'a>,
     index: usize,
-    shapes: &Shapes,
+    inputs: &Inputs,
     memory: &mut Memory,
     add: &mut impl FnMut(Operator<'a>),
 ) -> Tree<'a> {
@@ -165,8 +170,9 @@ fn nest<'a>(
                     name => name,
                 };
                 let is_named = r.kind == RangeKind::User;
-                let shapes = shapes.get(&(thread.tid, span.start, span.end, r.name)).copied().unwrap_or(0);
-                let what = What { name, is_named, shapes };
+                let of = (thread.tid, span.start, span.end, r.name);
+                let [shapes, types, values] = inputs.get(&of).copied().unwrap_or_default();
+                let what = What { name, is_named, shapes, types, values };
                 if is_torchs && ASYNC.iter().any(|a| name.starts_with(a)) {
                     let total = Spent { cpu: span.ns().into(), gpu: 0, memory: memory.within(span) };
                     add(Operator { what, total, own: Spent::default() });

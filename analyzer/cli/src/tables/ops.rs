@@ -68,7 +68,7 @@ pub(super) static BY_SHAPES: Report = Report {
 };
 
 /// What no operator allocated or freed, as torch.profiler calls it.
-const ELSEWHERE: What<'_> = What { name: "[memory]", is_named: false, shapes: 0 };
+const ELSEWHERE: What<'_> = What { name: "[memory]", is_named: false, shapes: 0, types: 0, values: 0 };
 
 #[derive(Clone, Copy, Default)]
 struct Sum {
@@ -81,7 +81,8 @@ fn rows(source: &Source<'_>, by_shapes: bool) -> Vec<Row> {
     let mut sums: HashMap<What<'_>, Sum> = HashMap::new();
     let (times, bytes) = operators(source, |operator| {
         let shapes = if by_shapes { operator.what.shapes } else { 0 };
-        let sum = sums.entry(What { shapes, ..operator.what }).or_default();
+        let what = What { shapes, types: 0, values: 0, ..operator.what };
+        let sum = sums.entry(what).or_default();
         sum.calls += 1;
         sum.total += operator.total;
         sum.own += operator.own;

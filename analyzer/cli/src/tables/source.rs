@@ -17,7 +17,7 @@ use super::occupancy::Fits;
 use super::ranges::{self, Named};
 
 static NONE: Operators =
-    Operators { shapes: Vec::new(), memory: Vec::new(), overhead: Vec::new(), main_thread: None };
+    Operators { inputs: Vec::new(), memory: Vec::new(), overhead: Vec::new(), main_thread: None };
 
 /// What tables are made from.
 pub struct Source<'a> {

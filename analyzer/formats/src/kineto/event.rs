@@ -142,12 +142,13 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
             let name = text(part, f.name);
             // operators are many, and have none of these
             let a = if kind == RangeKind::User { args(f.args, part) } else { Args::default() };
-            let shapes = (kind == RangeKind::Operator).then(|| operators::shapes(f.args)).flatten();
+            let inputs = (kind == RangeKind::Operator).then(|| operators::inputs(f.name, f.args)).flatten();
             let flags = a.flags;
             let (domain, payload) = (a.own.domain, a.own.payload);
-            if domain.is_some() || payload.is_some() || shapes.is_some() {
-                let (domain, shapes) = (domain.map(|d| text(part, d)), shapes.map(|s| text(part, &s)));
-                part.details.push((part.ranges.len(), RawTold { domain, payload, shapes }));
+            if domain.is_some() || payload.is_some() || inputs.is_some() {
+                let domain = domain.map(|d| text(part, d));
+                let inputs = inputs.map(|i| [&i.shapes, i.types, i.values].map(|told| text(part, told)));
+                part.details.push((part.ranges.len(), RawTold { domain, payload, inputs }));
             }
             part.ranges.push(RawRange { start, end, thread, name, kind, flags });
         }

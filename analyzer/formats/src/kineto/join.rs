@@ -18,7 +18,7 @@ use super::Kineto;
 use crate::assemble::{Assembly, ForeignCall, ForeignOp, Named};
 use crate::python;
 use crate::python::Written;
-use crate::{MemoryChange, Operators, ReadError, Shapes};
+use crate::{Inputs, MemoryChange, Operators, ReadError};
 
 /// Times this far from the middle of the trace, and operations this long, are damage: 30 days, ns.
 const FAR: i64 = 30 * 86_400 * 1_000_000_000;
@@ -165,9 +165,10 @@ pub(super) fn join(mut parts: Vec<Part>, head: &Head) -> Result<Kineto, ReadErro
                 let domain = more.and_then(|m| m.domain).map_or(0, string);
                 let payload = more.and_then(|m| m.payload);
                 assembly.range(thread, Range { span, name, depth: 0, flags, kind, domain, payload });
-                if let Some(shapes) = more.and_then(|m| m.shapes).map(string) {
+                if let Some(inputs) = more.and_then(|m| m.inputs) {
                     let tid = assembly.run.threads.get(thread).map_or(0, |t| t.tid);
-                    operators.shapes.push(Shapes { tid, span, name, shapes });
+                    let [shapes, types, values] = inputs.map(string);
+                    operators.inputs.push(Inputs { tid, span, name, shapes, types, values });
                 }
             }
         }

@@ -8,10 +8,10 @@
 //! scan.rs    tokens          time.rs  exact ns      event.rs  an event into a part
 //! part.rs    what a block held                      join.rs  parts -> Run
 //! own.rs     what only our own traces say              xla.rs     profiles of JAX and TensorFlow
-//! recover.rs  events that are no JSON                  operators.rs  shapes and memory
+//! recover.rs  events that are no JSON                  operators.rs  inputs and memory
 //! ```
 //! Time: one pass over the text, on all cores. Memory: about 40 bytes an operation or call, 32 a
-//! range (some 70 more of an operator whose shapes were recorded), besides the mapped file, or two
+//! range (some 80 more of an operator whose shapes were recorded), besides the mapped file, or two
 //! blocks a core of a compressed one.
 
 mod blocks;

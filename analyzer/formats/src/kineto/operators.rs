@@ -8,19 +8,36 @@ use super::event::number;
 use super::part::{Part, RawMemory};
 use super::scan::{Scan, Value};
 
-/// The shapes as PyTorch groups by them, `[[32, 64], [], [64]]`, `[]` for what is no tensor and for
-/// a list of tensors; `None` without any.
-pub(super) fn shapes(args: &[u8]) -> Option<Vec<u8>> {
+/// What an operator was called with.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Inputs<'a> {
+    /// The shapes as PyTorch groups by them, `[[32, 64], [], [64]]`, `[]` for what is no tensor and
+    /// for a list of tensors.
+    pub(super) shapes: Vec<u8>,
+    /// `["float", "Scalar"]`; empty where it is not told.
+    pub(super) types: &'a [u8],
+    /// What are no tensors, `["", "[1, 1]"]`, of those for whose FLOPs it is needed; empty where it is
+    /// not told (before PyTorch 2.1).
+    pub(super) values: &'a [u8],
+}
+
+/// `None` without shapes.
+pub(super) fn inputs<'a>(name: &[u8], args: &'a [u8]) -> Option<Inputs<'a>> {
     // operators are many: one that has none costs a search, no reading (PyTorch 1.8: "Input dims")
     memmem::find(args, b"\"Input ")?;
-    let mut found = None;
+    let (mut dims, mut told) = (None, Inputs::default());
+    let has_values = [&b"conv"[..], b"attention"].iter().any(|of| memmem::find(name, of).is_some());
     let _ = Scan::new(args, 0).object(|key, s| {
-        if let (b"Input Dims" | b"Input dims", Value::Nested(dims)) = (key, s.value()?) {
-            found = Some(dims);
+        match (key, s.value()?) {
+            (b"Input Dims" | b"Input dims", Value::Nested(text)) => dims = Some(text),
+            (b"Input type", Value::Nested(text)) => told.types = text,
+            (b"Concrete Inputs", Value::Nested(text)) if has_values => told.values = text,
+            _ => {}
         }
         Ok(())
     });
-    found.map(without_lists)
+    told.shapes = without_lists(dims?);
+    Some(told)
 }
 
 /// `[[[64, 3], [64]],[8]]` as `[[], [8]]`.
@@ -75,11 +92,17 @@ mod tests {
     #[test]
     fn shapes_are_as_they_stand_there() {
         let args = br#"{"External id": 5, "Input Dims": [[32, 64], [], [64]], "Ev Idx": 0}"#;
-        assert_eq!(shapes(args).as_deref(), Some(&b"[[32, 64], [], [64]]"[..]));
+        let told = inputs(b"aten::add", args).unwrap();
+        assert_eq!((&told.shapes[..], told.types), (&b"[[32, 64], [], [64]]"[..], &b""[..]));
         let list = b"{\"Input Dims\": [[[64, 3], [64]],\n [8],[[1]], []]}";
-        assert_eq!(shapes(list).as_deref(), Some(&b"[[], [8], [], []]"[..]));
+        assert_eq!(inputs(b"aten::cat", list).unwrap().shapes, b"[[], [8], [], []]");
+        let all =
+            br#"{"Concrete Inputs": ["", "1"], "Input type": ["float", "Scalar"], "Input Dims": [[8], []]}"#;
+        let told = |name| inputs(name, all).map(|told| (told.types, told.values)).unwrap();
+        assert_eq!(told(b"aten::cudnn_convolution"), (&br#"["float", "Scalar"]"#[..], &br#"["", "1"]"#[..]));
+        assert_eq!(told(b"aten::pow").1, b"");
         for none in [&br#"{"Ev Idx": 1}"#[..], br#"{"Input Dims": "#, b""] {
-            assert!(shapes(none).is_none());
+            assert!(inputs(b"aten::add", none).is_none());
         }
     }
 

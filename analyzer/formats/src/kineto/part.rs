@@ -173,8 +173,8 @@ pub(super) struct RawTold {
     pub(super) domain: Option<u32>,
     /// Its number, as bits.
     pub(super) payload: Option<u64>,
-    /// Shapes of an operator's inputs, number in [`Part::texts`].
-    pub(super) shapes: Option<u32>,
+    /// Of an operator's inputs shapes, types and values, numbers in [`Part::texts`].
+    pub(super) inputs: Option<[u32; 3]>,
 }
 
 /// Memory that was allocated (freed: below zero).

@@ -62,7 +62,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let info = case.recorded_device()?.info;
     let capability = (info.compute_major, info.compute_minor);
     let name = case.run.definitions.string(info.name).unwrap_or("");
-    if peaks::tensor_16_bit(name).is_some_and(|peak| peak < LEAST_PEAK) {
+    if peaks::of_device(name).is_some_and(|peaks| peaks.tensor_16_bit < LEAST_PEAK) {
         return None;
     }
     let (_, faster) = FASTER.iter().find(|(known, _)| *known == capability)?;

@@ -36,14 +36,14 @@ pub(super) fn is_transformed(name: &str) -> bool {
 
 /// A matrix product or convolution on the pipes for float32. (Not those of few rows, which wait
 /// for memory.)
-pub(super) fn is_fp32_product(name: &str) -> bool {
+pub fn is_fp32_product(name: &str) -> bool {
     let products = ["_ffma_", "simt_sgemm", "simt_sfprop", "simt_sdgrad", "simt_swgrad", "_scudnn_"];
     let older = ["volta_sgemm", "ampere_sgemm", "maxwell_sgemm", "convolve_sgemm<float", "convolve_sgemmif"];
     (says(name, &products) || says(name, &older)) && !is_transformed(name)
 }
 
 /// A product or convolution on tensor cores, in TF32.
-pub(super) fn is_tf32(name: &str) -> bool {
+pub fn is_tf32(name: &str) -> bool {
     says(name, &["tf32", "s1688", "s161616"]) && !says(name, &["bf16", "_f16"])
 }
 

@@ -19,7 +19,7 @@ mod agreeing;
 mod case;
 mod cost;
 mod cpus;
-mod kernel_names;
+pub mod kernel_names;
 mod kernels;
 mod late;
 pub mod memory;

@@ -1,0 +1,347 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Work of PyTorch's operators, by the inputs that torch.profiler tells (`record_shapes=True`). Of
+//! those that launch kernels themselves: what is in another operator is not counted twice.
+
+use super::{Pipe, Work};
+
+/// What an operator was called with.
+#[derive(Debug, Default)]
+pub struct Inputs {
+    shapes: Vec<Vec<u64>>,
+    /// Bytes of an element; `None`: no tensor.
+    widths: Vec<Option<u64>>,
+    /// On what products of the first tensor's type are computed: in 16 bits, in 32 bits.
+    of_16_bits: bool,
+    of_32_bits: bool,
+    values: Vec<String>,
+}
+
+impl Inputs {
+    /// As the trace has them: `[[32, 64], []]`, `["float", "Scalar"]`, `["", "1"]`. `None`: they are
+    /// no such lists.
+    pub fn new(shapes: &str, types: &str, values: &str) -> Option<Inputs> {
+        let shapes: Vec<Vec<u64>> = serde_json::from_str(shapes).ok()?;
+        let types: Vec<String> = serde_json::from_str(types).ok()?;
+        let values = serde_json::from_str(values).unwrap_or_default();
+        let first = types.iter().find(|t| width(t).is_some())?;
+        Some(Inputs {
+            of_16_bits: matches!(&**first, "c10::BFloat16" | "c10::Half"),
+            of_32_bits: first == "float",
+            widths: types.iter().map(|t| width(t)).collect(),
+            shapes,
+            values,
+        })
+    }
+
+    /// Shape of the tensor at this place.
+    fn shape(&self, at: usize) -> Option<&[u64]> {
+        self.widths.get(at).copied().flatten()?;
+        self.shapes.get(at).map(|s| &**s)
+    }
+
+    /// Bytes of the tensor at this place; 0: there is none.
+    fn bytes(&self, at: usize) -> f64 {
+        let width = self.widths.get(at).copied().flatten().unwrap_or(0);
+        self.shapes.get(at).map_or(0.0, |shape| numbers(shape) * width as f64)
+    }
+
+    /// Bytes of all of them.
+    fn all_bytes(&self) -> f64 {
+        (0..self.shapes.len()).map(|at| self.bytes(at)).sum()
+    }
+
+    /// Bytes of one of the type at this place with so many numbers.
+    fn bytes_of(&self, at: usize, numbers: f64) -> f64 {
+        numbers * self.widths.get(at).copied().flatten().unwrap_or(0) as f64
+    }
+
+    /// Bytes of an element of what several tensors give: types are promoted.
+    fn widest(&self) -> Option<u64> {
+        let tensors = self.shapes.iter().zip(&self.widths).filter(|(shape, _)| !shape.is_empty());
+        tensors.filter_map(|(_, width)| *width).max()
+    }
+
+    /// What is no tensor, at this place: `True`, `[1, 1]`.
+    fn value(&self, at: usize) -> Option<&str> {
+        self.values.get(at).map(|v| &**v)
+    }
+
+    fn numbers_at(&self, at: usize) -> Option<Vec<u64>> {
+        serde_json::from_str(self.value(at)?).ok()
+    }
+}
+
+fn width(kind: &str) -> Option<u64> {
+    Some(match kind {
+        "double" | "long" | "long int" | "c10::complex<float>" => 8,
+        "float" | "int" => 4,
+        "c10::BFloat16" | "c10::Half" | "short" | "short int" => 2,
+        "bool" | "unsigned char" | "signed char" => 1,
+        float8 if float8.starts_with("c10::Float8") => 1,
+        _ => return None,
+    })
+}
+
+fn numbers(shape: &[u64]) -> f64 {
+    shape.iter().map(|&n| n as f64).product()
+}
+
+/// Results as large as the largest input; each input read once.
+const ELEMENT_WISE: [&str; 48] = [
+    "add",
+    "add_",
+    "sub",
+    "sub_",
+    "rsub",
+    "mul",
+    "mul_",
+    "div",
+    "div_",
+    "neg",
+    "abs",
+    "exp",
+    "log",
+    "pow",
+    "sqrt",
+    "sqrt_",
+    "rsqrt",
+    "reciprocal",
+    "relu",
+    "relu_",
+    "threshold_backward",
+    "gelu",
+    "gelu_backward",
+    "silu",
+    "silu_",
+    "silu_backward",
+    "sigmoid",
+    "sigmoid_backward",
+    "tanh",
+    "tanh_backward",
+    "leaky_relu",
+    "leaky_relu_",
+    "clamp",
+    "clamp_min",
+    "cos",
+    "sin",
+    "where",
+    "masked_fill_",
+    "addcmul_",
+    "addcdiv_",
+    "lerp_",
+    "native_dropout_backward",
+    "_softmax",
+    "_log_softmax",
+    "native_layer_norm",
+    "native_layer_norm_backward",
+    "_softmax_backward_data",
+    "_log_softmax_backward_data",
+];
+
+/// What `name` has to do with these inputs, and what products of it compute on: of 32 bits
+/// [`Pipe::Tf32`], which only the kernels can tell from [`Pipe::Fp32`]. `None`: it is none of those
+/// that are known.
+pub fn work(name: &str, inputs: &Inputs) -> Option<(Work, Pipe)> {
+    let name = name.strip_prefix("aten::")?;
+    let pipe = match (inputs.of_16_bits, inputs.of_32_bits) {
+        (true, _) => Pipe::Tensor16,
+        (_, true) => Pipe::Tf32,
+        _ => Pipe::Unknown,
+    };
+    let moved = |bytes: f64| Some((Work { flops: 0.0, bytes }, Pipe::Unknown));
+    match name {
+        "mm" | "bmm" => product(inputs, 0).map(|work| (work, pipe)),
+        "addmm" | "baddbmm" => {
+            let mut work = product(inputs, 1)?;
+            work.bytes += inputs.bytes(0);
+            Some((work, pipe))
+        }
+        "cudnn_convolution" => convolution(inputs).map(|work| (work, pipe)),
+        "convolution_backward" => convolution_backward(inputs).map(|work| (work, pipe)),
+        _ if name.contains("attention") => attention(name, inputs).map(|work| (work, pipe)),
+        "copy_" => moved(inputs.bytes_of(0, numbers(inputs.shape(0)?)) + inputs.bytes(1)),
+        "fill_" | "zero_" => moved(inputs.bytes(0)),
+        "sum" | "mean" | "amax" => moved(inputs.bytes(0)),
+        _ if ELEMENT_WISE.contains(&name) => {
+            let most = inputs.shapes.iter().map(|s| numbers(s)).fold(0.0, f64::max);
+            let width = match name.ends_with('_') {
+                true => inputs.widths.first().copied().flatten(),
+                false => inputs.widest(),
+            };
+            moved(inputs.all_bytes() + most * width? as f64)
+        }
+        _ => None,
+    }
+}
+
+/// Of the matrices at this place and the next, `[.., m, k]` and `[.., k, n]`.
+fn product(inputs: &Inputs, at: usize) -> Option<Work> {
+    let (left, right) = (inputs.shape(at)?, inputs.shape(at + 1)?);
+    let (&n, &k) = (right.last()?, left.last()?);
+    let of_result = numbers(left) / k.max(1) as f64 * n as f64;
+    let bytes = inputs.bytes(at) + inputs.bytes(at + 1) + inputs.bytes_of(at, of_result);
+    Some(Work { flops: 2.0 * of_result * k as f64, bytes })
+}
+
+/// `cudnn_convolution(input, weight, padding, stride, dilation, ...)`.
+fn convolution(inputs: &Inputs) -> Option<Work> {
+    let (input, weight) = (inputs.shape(0)?, inputs.shape(1)?);
+    let [padding, stride, dilation] = [2, 3, 4].map(|at| inputs.numbers_at(at));
+    let (padding, stride, dilation) = (padding?, stride?, dilation?);
+    let mut result = (input.first()? * weight.first()?) as f64;
+    for (i, (&size, &kernel)) in input.iter().skip(2).zip(weight.iter().skip(2)).enumerate() {
+        let of = |list: &[u64]| list.get(i).or(list.last()).copied();
+        let covered = of(&dilation)? * kernel.saturating_sub(1) + 1;
+        let room = (size + 2 * of(&padding)?).checked_sub(covered)?;
+        result *= (room / of(&stride)?.max(1) + 1) as f64;
+    }
+    let bytes = inputs.bytes(0) + inputs.bytes(1) + inputs.bytes_of(0, result);
+    Some(Work { flops: 2.0 * result * numbers(weight.get(1..)?), bytes })
+}
+
+/// `convolution_backward(gradient, input, weight, bias_sizes, stride, padding, dilation, transposed,
+/// output_padding, groups, output_mask)`.
+fn convolution_backward(inputs: &Inputs) -> Option<Work> {
+    let (gradient, weight) = (inputs.shape(0)?, inputs.shape(2)?);
+    if inputs.value(7)? != "False" {
+        return None;
+    }
+    let wanted: Vec<bool> =
+        inputs.value(10)?.trim_matches(['[', ']']).split(", ").map(|w| w == "True").collect();
+    let wants = |at: usize| wanted.get(at).copied().unwrap_or(false);
+    let one = 2.0 * numbers(gradient) * numbers(weight.get(1..)?);
+    let mut work = Work::default();
+    // the input's from gradient and weight, the weight's from gradient and input
+    for (is_wanted, other, made) in [(wants(0), 2, 1), (wants(1), 1, 2)] {
+        if is_wanted {
+            work += Work { flops: one, bytes: inputs.bytes(0) + inputs.bytes(other) + inputs.bytes(made) };
+        }
+    }
+    Some(work)
+}
+
+/// Where the queries stand among the inputs, and what says that it is causal.
+fn attention(name: &str, inputs: &Inputs) -> Option<Work> {
+    let (queries, causal, batch_first) = match name {
+        "_flash_attention_forward" => (0, 8, true),
+        "_efficient_attention_forward" => (0, 9, true),
+        "_scaled_dot_product_cudnn_attention" | "_cudnn_attention_forward" => (0, 6, false),
+        "_flash_attention_backward" => (1, 11, true),
+        "_efficient_attention_backward" => (1, 14, true),
+        "_scaled_dot_product_cudnn_attention_backward" => (1, 14, false),
+        _ => return None,
+    };
+    let (q, k) = (inputs.shape(queries)?, inputs.shape(queries + 1)?);
+    let [batch, q_len, heads, width] = <[u64; 4]>::try_from(q).ok()?;
+    let (q_len, heads) = if batch_first { (q_len, heads) } else { (heads, q_len) };
+    let keys = *k.get(if batch_first { 1 } else { 2 })?;
+    let is_causal = matches!(inputs.value(causal)?, "True" | "1" | "2");
+    // scores, and their product with the values; backward five such products (FlashAttention-2:
+    // Dao 2023, section 4.1)
+    let products = if queries == 0 { 2.0 } else { 5.0 };
+    let one = 2.0 * (batch * heads * q_len) as f64 * (keys * width) as f64;
+    let flops = products * one * if is_causal { 0.5 } else { 1.0 };
+    let tensors: f64 = (0..queries + 3).map(|at| inputs.bytes(at)).sum();
+    let results = if queries == 0 { inputs.bytes(0) } else { (1..4).map(|at| inputs.bytes(at)).sum() };
+    Some(Work { flops, bytes: tensors + results })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str, shapes: &str, types: &str, values: &str) -> Option<(f64, f64, Pipe)> {
+        let (work, pipe) = work(name, &Inputs::new(shapes, types, values)?)?;
+        Some((work.flops, work.bytes, pipe))
+    }
+
+    /// FLOPs as torch.utils.flop_counter has them (PyTorch 2.11), bytes by hand.
+    #[test]
+    fn products() {
+        let half = r#"["c10::Half", "c10::Half"]"#;
+        let mm = of("aten::mm", "[[512, 1024], [1024, 4096]]", half, "");
+        let bytes = 2.0 * (512 * 1024 + 1024 * 4096 + 512 * 4096) as f64;
+        assert_eq!(mm, Some((4294967296.0, bytes, Pipe::Tensor16)));
+        let with_bias = r#"["c10::BFloat16", "c10::BFloat16", "c10::BFloat16", "Scalar", "Scalar"]"#;
+        let addmm = of("aten::addmm", "[[4096], [512, 1024], [1024, 4096], [], []]", with_bias, "");
+        assert_eq!(addmm, Some((4294967296.0, bytes + 8192.0, Pipe::Tensor16)));
+        let bmm = of("aten::bmm", "[[8, 64, 32], [8, 32, 128]]", r#"["float", "float"]"#, "");
+        let bytes = (4 * 8 * (64 * 32 + 32 * 128 + 64 * 128)) as f64;
+        assert_eq!(bmm, Some((4194304.0, bytes, Pipe::Tf32)));
+    }
+
+    #[test]
+    fn convolutions() {
+        let float = r#"["float", "float", "ScalarList", "ScalarList", "ScalarList", "Scalar"]"#;
+        let stem = of(
+            "aten::cudnn_convolution",
+            "[[32, 3, 224, 224], [64, 3, 7, 7], [], [], [], []]",
+            float,
+            r#"["", "", "[3, 3]", "[2, 2]", "[1, 1]", "1"]"#,
+        );
+        let (input, weight, result) = (32 * 3 * 224 * 224, 64 * 3 * 49, 32 * 64 * 112 * 112);
+        assert_eq!(stem, Some((7552892928.0, (4 * (input + weight + result)) as f64, Pipe::Tf32)));
+        let backward = |mask: &str| {
+            let values = format!(
+                r#"["", "", "", "[0]", "[2, 2]", "[3, 3]", "[1, 1]", "False", "[0, 0]", "1", "{mask}"]"#
+            );
+            let shapes =
+                "[[32, 64, 112, 112], [32, 3, 224, 224], [64, 3, 7, 7], [], [], [], [], [], [], [], []]";
+            of(
+                "aten::convolution_backward",
+                shapes,
+                r#"["float", "float", "float", "", "", "", "", "", "", "", ""]"#,
+                &values,
+            )
+        };
+        assert_eq!(backward("[True, True, False]").map(|w| w.0), Some(15105785856.0));
+        assert_eq!(backward("[False, True, False]").map(|w| w.0), Some(15105785856.0 / 2.0));
+        let grouped = of(
+            "aten::cudnn_convolution",
+            "[[8, 64, 56, 56], [128, 16, 3, 3], [], [], [], []]",
+            float,
+            r#"["", "", "[0, 0]", "[1, 1]", "[2, 2]", "4"]"#,
+        );
+        assert_eq!(grouped.map(|w| w.0), Some(797442048.0));
+        let too_small = of(
+            "aten::cudnn_convolution",
+            "[[1, 3, 2, 2], [64, 3, 7, 7], [], [], []]",
+            float,
+            r#"["", "", "[0]", "[1]", "[1]"]"#,
+        );
+        assert_eq!(too_small, None);
+    }
+
+    #[test]
+    fn attention_is_half_where_it_is_causal() {
+        let types =
+            r#"["c10::Half", "c10::Half", "c10::Half", "", "", "Scalar", "Scalar", "Scalar", "Scalar"]"#;
+        let of = |causal: &str| {
+            let values = format!(r#"["", "", "", "", "", "128", "128", "0.", "{causal}"]"#);
+            let shapes = "[[2, 128, 12, 64], [2, 256, 12, 64], [2, 256, 12, 64], [], [], [], [], [], []]";
+            of("aten::_flash_attention_forward", shapes, types, &values).expect("known")
+        };
+        let flops = (2 * 2 * 2 * 12 * 128 * 256 * 64) as f64;
+        let bytes = (2 * 2 * 12 * 64 * (128 + 256 + 256 + 128)) as f64;
+        assert_eq!((of("False"), of("True").0), ((flops, bytes, Pipe::Tensor16), flops / 2.0));
+    }
+
+    #[test]
+    fn what_only_moves() {
+        let add = of("aten::add", "[[64, 1000], [1000], []]", r#"["float", "float", "Scalar"]"#, "");
+        assert_eq!(add, Some((0.0, (4 * (64_000 + 1_000 + 64_000)) as f64, Pipe::Unknown)));
+        let float = r#"["c10::Half", "float"]"#;
+        let wider = of("aten::mul", "[[64, 1000], [64, 1]]", float, "");
+        assert_eq!(wider.map(|w| w.1), Some((2 * 64_000 + 4 * 64 + 4 * 64_000) as f64));
+        let in_place = of("aten::mul_", "[[64, 1000], [64, 1]]", float, "");
+        assert_eq!(in_place.map(|w| w.1), Some((2 * 64_000 + 4 * 64 + 2 * 64_000) as f64));
+        let cast =
+            of("aten::copy_", "[[64, 1000], [64, 1000], []]", r#"["c10::Half", "float", "Scalar"]"#, "");
+        assert_eq!(cast, Some((0.0, 384_000.0, Pipe::Unknown)));
+        assert_eq!(of("aten::zero_", "[[64]]", r#"["float"]"#, "").map(|w| w.1), Some(256.0));
+        assert_eq!(of("aten::sort", "[[64]]", r#"["float"]"#, ""), None, "not known");
+        assert_eq!(of("my::mm", "[[64]]", r#"["float"]"#, ""), None, "not PyTorch's");
+        assert_eq!(of("aten::add", "[[64", r#"["float"]"#, ""), None, "no list");
+        assert_eq!(of("aten::mm", "[[], []]", r#"["float", "float"]"#, ""), None);
+    }
+}
