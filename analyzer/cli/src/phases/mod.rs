@@ -113,8 +113,8 @@ pub struct Phase {
     pub idle_ns: u64,
     /// On the host, ns; `None` where that is not known.
     pub host_ns: Option<u64>,
-    /// How well the GPU's units are used in it; `None` where it does not last a second at a time, or
-    /// the GPU has no counters.
+    /// How well the GPU's units are used in it; `None` where it does not last a second at a time,
+    /// or the GPU has no counters.
     pub counters: Option<Counters>,
 }
 

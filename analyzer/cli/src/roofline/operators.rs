@@ -17,8 +17,8 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// As the trace has them: `[[32, 64], []]`, `["float", "Scalar"]`, `["", "1"]`. `None`: they are
-    /// no such lists.
+    /// As the trace has them: `[[32, 64], []]`, `["float", "Scalar"]`, `["", "1"]`. `None`: they
+    /// are no such lists.
     pub fn new(shapes: &str, types: &str, values: &str) -> Option<Inputs> {
         let shapes: Vec<Vec<u64>> = serde_json::from_str(shapes).ok()?;
         let types: Vec<String> = serde_json::from_str(types).ok()?;
@@ -199,8 +199,8 @@ fn convolution(inputs: &Inputs) -> Option<Work> {
     Some(Work { flops: 2.0 * result * numbers(weight.get(1..)?), bytes })
 }
 
-/// `convolution_backward(gradient, input, weight, bias_sizes, stride, padding, dilation, transposed,
-/// output_padding, groups, output_mask)`.
+/// `convolution_backward(gradient, input, weight, bias_sizes, stride, padding, dilation,
+/// transposed, output_padding, groups, output_mask)`.
 fn convolution_backward(inputs: &Inputs) -> Option<Work> {
     let (gradient, weight) = (inputs.shape(0)?, inputs.shape(2)?);
     if inputs.value(7)? != "False" {

@@ -16,8 +16,8 @@ pub(super) struct Inputs<'a> {
     pub(super) shapes: Vec<u8>,
     /// `["float", "Scalar"]`; empty where it is not told.
     pub(super) types: &'a [u8],
-    /// What are no tensors, `["", "[1, 1]"]`, of those for whose FLOPs it is needed; empty where it is
-    /// not told (before PyTorch 2.1).
+    /// What are no tensors, `["", "[1, 1]"]`, of those for whose FLOPs it is needed; empty where it
+    /// is not told (before PyTorch 2.1).
     pub(super) values: &'a [u8],
 }
 

@@ -22,9 +22,9 @@ const fn peaks(tensor_16_bit: f64, fp32: f64, memory: f64) -> Peaks {
     Peaks { tensor_16_bit: tensor_16_bit * 1e12, fp32: fp32 * 1e12, memory: memory * 1e9 }
 }
 
-/// TFLOP/s, TFLOP/s, GB/s, by a part of the name that CUDA gives the device, in capitals: of several
-/// that fit the first one. NVIDIA's data sheets of each (as of 2026-11; half of what they say "with
-/// sparsity"; B200: an eighth of HGX B200's, GB200: a 72nd of NVL72's; GH200: with HBM3).
+/// TFLOP/s, TFLOP/s, GB/s, by a part of the name that CUDA gives the device, in capitals: of
+/// several that fit the first one. NVIDIA's data sheets of each (as of 2026-11; half of what they
+/// say "with sparsity"; B200: an eighth of HGX B200's, GB200: a 72nd of NVL72's; GH200: with HBM3).
 const OF_DEVICES: [(&str, Peaks); 26] = [
     ("GB200", peaks(2500.0, 80.0, 8000.0)),
     ("B200", peaks(2250.0, 75.0, 8000.0)),
