@@ -130,7 +130,11 @@ impl Modules {
                     if parents.len() >= MOST_PARENTS {
                         parents.clear();
                     }
-                    parents.entry(module).or_insert(parent);
+                    // (the one remembered may have given it away, or had another one there)
+                    let known = parents.get(&module).copied();
+                    if known.is_none_or(|known| known != parent && look(known).is_none()) {
+                        parents.insert(module, parent);
+                    }
                     around.push((module, name));
                 }
                 None if look(module).is_some() => around.push((module, Vec::new())),
