@@ -7,9 +7,9 @@
 //!
 //! A node takes its sequence number from one function of libtorch_cpu, and the engine evaluates it
 //! with another. libtorch_cpu calls both through slots although it defines them (seen in PyTorch
-//! 1.13, 2.11 and 2.15). The number ties the two together, as in PyTorch's own profiler. Nothing of
-//! PyTorch's is switched on, and nothing of it is called but the two, and what asks for its number
-//! of the thread.
+//! 1.13 and each of 2.0 to 2.15). The number ties the two together, as in PyTorch's own profiler.
+//! Nothing of PyTorch's is switched on, and nothing of it is called but the two, and what asks for
+//! its number of the thread.
 //!
 //! [`nodes`]: WARM, on the drain thread: from slots of the rings to events.
 
@@ -75,14 +75,14 @@ fn thread() -> u32 {
     }
 }
 
-/// A node as far as it is read (other threads change its counts): the same since 1.13 but for its
-/// head.
+/// A node as far as it is read (other threads change its counts): the same in 1.13 to 2.15 but for
+/// its head.
 #[repr(C)]
 struct Node {
     /// Its table of functions.
     functions: AtomicU64,
-    /// In 1.13 a pointer to the node itself, with one to its counts behind it
-    /// (`enable_shared_from_this`); in 2.15 its counts (`c10::intrusive_ptr_target`).
+    /// Before 2.13 a pointer to the node itself, with one to its counts behind it
+    /// (`enable_shared_from_this`); from then on its counts (`c10::intrusive_ptr_target`).
     head: AtomicU64,
     rest: [AtomicU64; 5],
 }
@@ -123,7 +123,7 @@ impl Drop for InNode {
 /// In the slots of `get_and_increment`.
 extern "C-unwind" fn number() -> u64 {
     // SAFETY: a slot leads here only once the function of this name is known, which takes nothing
-    // and returns a u64 (PyTorch 1.13, 2.11, 2.15).
+    // and returns a u64 (PyTorch 1.13, 2.0 to 2.15).
     let real = unsafe { std::mem::transmute::<usize, Number>(MADE.real()) };
     let number = real();
     if is_noted() {
@@ -146,14 +146,15 @@ extern "C-unwind" fn evaluate(
     inputs: *mut c_void,
     queue: *mut c_void,
 ) {
-    // SAFETY: as in `number`; five pointers and no result (PyTorch 1.13, 2.11, 2.15).
+    // SAFETY: as in `number`; five pointers and no result (PyTorch 1.13, 2.0 to 2.15), as its name
+    // says.
     let real = unsafe { std::mem::transmute::<usize, Evaluate>(EVALUATED.real()) };
     if !is_noted() {
         return real(engine, task, node, inputs, queue);
     }
     let begun = guard(None, || {
         // SAFETY: the engine's own argument: a node that its task keeps alive, and larger than what
-        // is read.
+        // is read (464 bytes at least in PyTorch 2.0 to 2.15).
         let node = unsafe { node.as_ref() }?;
         let functions = node.functions.load(Ordering::Relaxed);
         let front = [python::site(), functions, 0, TAG_BACKWARD];
@@ -225,18 +226,21 @@ impl Rewrite for Slots {
 mod tests {
     use super::*;
 
-    /// Heads as the releases have them.
+    /// Offsets of the number and of the thread as a compiler has them from the headers of the
+    /// wheels (`offsetof` of `sequence_nr_` and `thread_id_`).
     #[test]
     fn a_nodes_number_and_thread_are_read_behind_either_head() {
-        let node = |head: u64, rest: [u64; 5]| Node {
-            functions: 7.into(),
-            head: head.into(),
-            rest: rest.map(Into::into),
-        };
-        let shared = node(0, [0xdead, 41, 3, 1, 2]);
-        shared.head.store(std::ptr::from_ref(&shared) as u64, Ordering::Relaxed);
-        assert_eq!(shared.origin(), (41, 2));
-        let counted = node(1 << 32 | 1, [u64::MAX, 3, 1, 2, 9]);
-        assert_eq!(counted.origin(), (u32::MAX, 2));
+        let shared = "2.0.1 2.1.2 2.2.2 2.3.1 2.4.1 2.5.1 2.6.0 2.7.1 2.8.0 2.9.1 2.10.0 2.11.0 2.12.1";
+        let counted = "2.13.0 2.14.1 2.15.0";
+        for (releases, is_shared, number, thread) in [(shared, true, 24, 48), (counted, false, 16, 40)] {
+            let node = Node { functions: 7.into(), head: (1 << 32 | 1).into(), rest: [9; 5].map(Into::into) };
+            if is_shared {
+                node.head.store(std::ptr::from_ref(&node) as u64, Ordering::Relaxed);
+            }
+            for (offset, value) in [(number, u64::MAX - 1), (thread, 2)] {
+                node.rest[(offset - std::mem::offset_of!(Node, rest)) / 8].store(value, Ordering::Relaxed);
+            }
+            assert_eq!(node.origin(), (u32::MAX - 1, 2), "{releases}");
+        }
     }
 }
