@@ -126,3 +126,27 @@ fn element_wise_kernels_of_a_recording_by_their_grids() {
     assert!((number(cell(&table, 0, "gb_per_s")) - 4026.53).abs() < 0.1, "{table:?}");
     assert!((number(cell(&table, 0, "time_pct")) - 66.67).abs() < 0.1);
 }
+
+/// Five steps of programs of tests/gpu under torch.profiler with shapes (H200, 2026-11-30), and
+/// what ncu says of the same kernels (docs/kernels.md), percent. Shapes give the least, and the
+/// peaks are those of the boost clock.
+#[test]
+fn by_shapes_real_programs_do_nearly_what_ncu_measures() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/roofline");
+    for (file, tensor, memory) in [("gpu_norm.slow", 39.0, 43.2), ("gpu_width.fixed", 70.8, 29.3)] {
+        let input = formats::read(&folder.join(format!("{file}.json.gz")), &Default::default()).expect(file);
+        let table = table(&Source::of(&input, NameStyle::Whole));
+        let sum = |key: &str, peak: f64| -> f64 {
+            let part = |row| match cell(&table, row, key) {
+                Cell::Real(a_second) => a_second / peak * number(cell(&table, row, "time_pct")),
+                _ => 0.0,
+            };
+            (0..table.rows.len()).map(part).sum()
+        };
+        let known: f64 = (0..table.rows.len()).map(|row| number(cell(&table, row, "time_pct"))).sum();
+        assert!(known > 98.0, "{file}: of {known}% of the time the work is known");
+        for (by_shapes, by_ncu) in [(sum("tflop_per_s", 989.5), tensor), (sum("gb_per_s", 4800.0), memory)] {
+            assert!((0.8 * by_ncu..by_ncu).contains(&by_shapes), "{file}: {by_shapes}, ncu {by_ncu}");
+        }
+    }
+}

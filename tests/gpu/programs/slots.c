@@ -1,15 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0
- * Takes the slots through which a program's objects call CUDA away from gapprobe and gives them
- * back, while the program runs: what gapprobe's own code costs is the difference between
- * neighbouring blocks of steps in one process.
+ * Takes the slots through which a program's objects call CUDA (and PyTorch its own engine) away
+ * from gapprobe and gives them back, while the program runs: what gapprobe's own code costs is the
+ * difference between neighbouring blocks of steps in one process.
  *
  *     int slots_find(char *names, size_t size)   looks for slots that lead into libgapprobe.so: how
  *     many; their names, each once, into `names`
- *     void slots_lead(int ours)                  1: as they were found; 0: to the functions of the
- *     runtime and the driver that they are named after
+ *     void slots_lead(int ours)                  1: as they were found; 0: to the functions that
+ *     they are named after
  *
- * Only names that begin with cuda, __cuda or cu and stand in libcudart or libcuda: the exports for
- * other profilers (cuptiSubscribe ...) stay. What a launcher has asked dlsym for is in a table of
+ * Only names that begin with cuda, __cuda or cu and stand in libcudart or libcuda, and the two
+ * functions of PyTorch's by which a kernel of a backward pass gets its line: the exports for other
+ * profilers (cuptiSubscribe ...) stay. What a launcher has asked dlsym for is in a table of
  * its own and stays, too. Their pages stay writable: for measuring, not for use. Used by
  * switched.py. Build: gcc -O1 -shared -fPIC -o slots.so slots.c -ldl
  */
@@ -47,8 +48,11 @@ static int bounds(struct dl_phdr_info *o, size_t size, void *data) {
 }
 
 static uintptr_t real_of(const char *name) {
-    static const char *const libraries[] = {"libcudart.so.13", "libcudart.so.12", "libcuda.so.1"};
-    if (strncmp(name, "cu", 2) && strncmp(name, "__cuda", 6)) return 0;
+    static const char *const libraries[] = {"libcudart.so.13", "libcudart.so.12", "libcuda.so.1", "libtorch_cpu.so"};
+    static const char *const begins[] = {"cu", "__cuda", "_ZN2at15sequence_number", "_ZN5torch8autograd6Engine"};
+    int is_one = 0;
+    for (unsigned i = 0; i < sizeof begins / sizeof *begins; i++) is_one |= !strncmp(name, begins[i], strlen(begins[i]));
+    if (!is_one) return 0;
     for (unsigned i = 0; i < sizeof libraries / sizeof *libraries; i++) {
         void *library = dlopen(libraries[i], RTLD_NOW | RTLD_NOLOAD);
         void *found = library ? dlsym(library, name) : 0;

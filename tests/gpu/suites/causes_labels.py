@@ -91,7 +91,7 @@ LABELS = {
     # (what is left then is Python: guards, and the optimizer's)
     "launch_reduce_overhead": slow("LAUNCH", kind="graph-part", fixed=(*OR_WAIT, "HOST"), site=False),
     "jax_numpy": slow("NATIVE-CPU", "HOST", kind="numpy", fixed=(*OR_LAUNCH, "COPY"), other=True),
-    "jax_arrays": slow("HOST", kind="numpy", fixed=OR_WAIT, other=True),
+    "jax_arrays": slow("NATIVE-CPU", "HOST", kind="numpy", fixed=OR_WAIT, other=True),
     "jax_pieces": slow("HOST", kind="pieces", fixed=OR_WAIT, other=True),
     "jax_unjitted": slow("LAUNCH", "HOST", kind="unjitted", fixed=OR_LAUNCH, site=False, other=True),
     "jax_optimizer": slow("LAUNCH", "HOST", kind="unjitted", fixed=OR_WAIT, site=False, other=True),

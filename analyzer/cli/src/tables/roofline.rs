@@ -99,7 +99,8 @@ fn limit(s: &Sum, peaks: Peaks) -> Option<(f64, &'static str)> {
 
 fn of_operators<'s>(source: &Source<'s>) -> Sums<'s> {
     let pipe_of_32_bits = pipe_of_32_bits(source);
-    let mut known: HashMap<(&str, [u32; 3]), Option<(Work, Pipe)>> = HashMap::new();
+    // by name and inputs
+    let mut known = HashMap::new();
     let mut sums = Sums::new();
     operators(source, |o| {
         if o.own.gpu == 0 || o.what.is_named {
