@@ -220,30 +220,38 @@ fn convolution_backward(inputs: &Inputs) -> Option<Work> {
     Some(work)
 }
 
-/// Where the queries stand among the inputs, and what says that it is causal.
+/// Queries, keys and values of one length for all of a batch: of several lengths, laid end to end,
+/// the shapes do not tell them.
 fn attention(name: &str, inputs: &Inputs) -> Option<Work> {
-    let (queries, causal, batch_first) = match name {
-        "_flash_attention_forward" => (0, 8, true),
-        "_efficient_attention_forward" => (0, 9, true),
-        "_scaled_dot_product_cudnn_attention" | "_cudnn_attention_forward" => (0, 6, false),
-        "_flash_attention_backward" => (1, 11, true),
-        "_efficient_attention_backward" => (1, 14, true),
-        "_scaled_dot_product_cudnn_attention_backward" => (1, 14, false),
+    // where the queries stand, what says that it is causal, and how long each of a batch is
+    let (queries, causal, lengths, batch_first) = match name {
+        "_flash_attention_forward" => (0, 8, 3, true),
+        "_efficient_attention_forward" => (0, 9, 4, true),
+        "_scaled_dot_product_cudnn_attention" => (0, 6, usize::MAX, false),
+        "_cudnn_attention_forward" => (0, 10, 4, false),
+        "_flash_attention_backward" => (1, 11, 6, true),
+        "_efficient_attention_backward" => (1, 14, 6, true),
+        "_scaled_dot_product_cudnn_attention_backward" | "_cudnn_attention_backward" => (1, 14, 9, false),
         _ => return None,
     };
+    if inputs.shape(lengths).is_some_and(|l| l.iter().any(|&n| n > 0)) {
+        return None;
+    }
     let (q, k) = (inputs.shape(queries)?, inputs.shape(queries + 1)?);
-    let [batch, q_len, heads, width] = <[u64; 4]>::try_from(q).ok()?;
+    let [batch, q_len, heads, width] = <[u64; 4]>::try_from(q).ok()?.map(|n| n as f64);
     let (q_len, heads) = if batch_first { (q_len, heads) } else { (heads, q_len) };
-    let keys = *k.get(if batch_first { 1 } else { 2 })?;
+    let keys = *k.get(if batch_first { 1 } else { 2 })? as f64;
+    let of_values = *inputs.shape(queries + 2)?.last()? as f64;
     let is_causal = matches!(inputs.value(causal)?, "True" | "1" | "2");
-    // scores, and their product with the values; backward five such products (FlashAttention-2:
-    // Dao 2023, section 4.1)
-    let products = if queries == 0 { 2.0 } else { 5.0 };
-    let one = 2.0 * (batch * heads * q_len) as f64 * (keys * width) as f64;
-    let flops = products * one * if is_causal { 0.5 } else { 1.0 };
-    let tensors: f64 = (0..queries + 3).map(|at| inputs.bytes(at)).sum();
-    let results = if queries == 0 { inputs.bytes(0) } else { (1..4).map(|at| inputs.bytes(at)).sum() };
-    Some(Work { flops, bytes: tensors + results })
+    let rows = batch * heads * q_len;
+    // scores, and their product with the values; backward both again and the three of gradients
+    // (FlashAttention-2: Dao 2023, section 4.1)
+    let (widths, results) = match queries {
+        0 => (width + of_values, inputs.bytes_of(0, rows * of_values)),
+        _ => (3.0 * width + 2.0 * of_values, (1..4).map(|at| inputs.bytes(at)).sum()),
+    };
+    let flops = 2.0 * rows * keys * widths * if is_causal { 0.5 } else { 1.0 };
+    Some(Work { flops, bytes: inputs.all_bytes() + results })
 }
 
 #[cfg(test)]
@@ -324,6 +332,36 @@ mod tests {
         let flops = (2 * 2 * 2 * 12 * 128 * 256 * 64) as f64;
         let bytes = (2 * 2 * 12 * 64 * (128 + 256 + 256 + 128)) as f64;
         assert_eq!((of("False"), of("True").0), ((flops, bytes, Pipe::Tensor16), flops / 2.0));
+    }
+
+    /// FLOPs as torch.utils.flop_counter has them (PyTorch 2.11), half of them where it is causal;
+    /// places as the schemas have them.
+    #[test]
+    fn attention_of_each_kind() {
+        let lead = r#""c10::Half", "c10::Half", "c10::Half", "c10::Half""#;
+        let flops = |name: &str, shapes: &str, places: usize, at: usize, causal: &str| {
+            let mut values = vec![""; places];
+            values[at] = causal;
+            let values = format!("{values:?}");
+            of(name, shapes, &format!("[{lead}, \"int\"]"), &values).map(|w| (w.0, w.1))
+        };
+        let (q, k, v) = ("[2, 16, 128, 192]", "[2, 16, 256, 192]", "[2, 16, 256, 128]");
+        let forward = |is| {
+            flops("aten::_cudnn_attention_forward", &format!("[{q}, {k}, {v}, [], [], [], []]"), 13, 10, is)
+        };
+        // (and a bias and a length of one number each)
+        let bytes = (2 * 2 * 16 * (128 * 192 + 256 * 192 + 256 * 128 + 128 * 128)) as f64 + 6.0;
+        assert_eq!(forward("False"), Some((671088640.0, bytes)));
+        assert_eq!(forward("True").map(|w| w.0), Some(671088640.0 / 2.0));
+        for name in ["_scaled_dot_product_cudnn_attention_backward", "_cudnn_attention_backward"] {
+            let shapes = format!("[[2, 16, 128, 128], {q}, {k}, {v}]");
+            let backward = flops(&format!("aten::{name}"), &shapes, 16, 14, "False");
+            assert_eq!(backward.map(|w| w.0), Some(1744830464.0), "{name}");
+        }
+        let of_lengths = "[[1, 512, 16, 64], [1, 512, 16, 64], [1, 512, 16, 64], [], [9], [9]]";
+        let efficient = |shapes: &str| flops("aten::_efficient_attention_forward", shapes, 14, 9, "0");
+        assert_eq!(efficient(of_lengths), None, "eight sequences, end to end");
+        assert!(efficient(&of_lengths.replace("[9]", "[]")).is_some());
     }
 
     #[test]
