@@ -71,7 +71,8 @@ fn profiled(device: &str) -> String {
 }
 
 fn read(trace: &str) -> formats::Input {
-    let path = std::env::temp_dir().join(format!("gapprobe-roofline-{}.json", std::process::id()));
+    let (process, test) = (std::process::id(), std::thread::current().id());
+    let path = std::env::temp_dir().join(format!("gapprobe-roofline-{process}-{test:?}.json"));
     std::fs::write(&path, trace).expect("written");
     let input = formats::read(&path, &Default::default()).expect("a trace");
     std::fs::remove_file(&path).expect("removed");
@@ -98,6 +99,14 @@ fn operators_with_shapes_against_the_peaks_of_the_device() {
     let input = read(&profiled("Some GPU"));
     let table = self::table(&Source::of(&input, NameStyle::Whole));
     assert_eq!((cell(&table, 0, "of_peak_pct"), cell(&table, 0, "limit")), (Cell::Nothing, Cell::Nothing));
+}
+
+#[test]
+fn without_finite_numbers_nothing_is_told() {
+    let endless = format!("[{}]", vec![u64::MAX.to_string(); 20].join(","));
+    let input = read(&profiled("NVIDIA H200").replace("[1024,1024]", &endless));
+    let table = table(&Source::of(&input, NameStyle::Whole));
+    assert_eq!((table.rows.len(), text(cell(&table, 0, "name"))), (1, "aten::add".into()));
 }
 
 #[test]

@@ -188,12 +188,12 @@ fn convolution(inputs: &Inputs) -> Option<Work> {
     let (input, weight) = (inputs.shape(0)?, inputs.shape(1)?);
     let [padding, stride, dilation] = [2, 3, 4].map(|at| inputs.numbers_at(at));
     let (padding, stride, dilation) = (padding?, stride?, dilation?);
-    let mut result = (input.first()? * weight.first()?) as f64;
+    let mut result = *input.first()? as f64 * *weight.first()? as f64;
     for (i, (&size, &kernel)) in input.iter().skip(2).zip(weight.iter().skip(2)).enumerate() {
         let of = |list: &[u64]| list.get(i).or(list.last()).copied();
-        let covered = of(&dilation)? * kernel.saturating_sub(1) + 1;
-        let room = (size + 2 * of(&padding)?).checked_sub(covered)?;
-        result *= (room / of(&stride)?.max(1) + 1) as f64;
+        let covered = of(&dilation)?.checked_mul(kernel.saturating_sub(1))?.checked_add(1)?;
+        let room = of(&padding)?.checked_mul(2)?.checked_add(size)?.checked_sub(covered)?;
+        result *= (room / of(&stride)?.max(1)) as f64 + 1.0;
     }
     let bytes = inputs.bytes(0) + inputs.bytes(1) + inputs.bytes_of(0, result);
     Some(Work { flops: 2.0 * result * numbers(weight.get(1..)?), bytes })
@@ -362,6 +362,16 @@ mod tests {
         let efficient = |shapes: &str| flops("aten::_efficient_attention_forward", shapes, 14, 9, "0");
         assert_eq!(efficient(of_lengths), None, "eight sequences, end to end");
         assert!(efficient(&of_lengths.replace("[9]", "[]")).is_some());
+    }
+
+    #[test]
+    fn numbers_larger_than_any_are_no_end() {
+        let most = format!("[{0}, {0}, {0}, {0}]", u64::MAX);
+        let shapes = format!("[{most}, {most}, {most}]");
+        let half = r#"["c10::Half", "c10::Half", "c10::Half"]"#;
+        let values = format!(r#"["", "", "[{0}]", "[1]", "[{0}]", "", "", "", "True"]"#, u64::MAX);
+        assert_eq!(of("aten::cudnn_convolution", &shapes, half, &values), None);
+        assert!(of("aten::_flash_attention_forward", &shapes, half, &values).is_some());
     }
 
     #[test]

@@ -66,7 +66,8 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
     let all: u128 = kernels_of(source).map(|(_, op)| u128::from(op.span().ns())).sum();
     let device = source.run.devices.first().map(|d| source.string(d.info.name));
     let peaks = device.and_then(peaks::of_device);
-    let rows = sums.into_iter().filter(|(_, s)| s.ns > 0).map(|((name, shapes, _), s)| {
+    let is_known = |s: &Sum| s.ns > 0 && s.work.flops.is_finite() && s.work.bytes.is_finite();
+    let rows = sums.into_iter().filter(|(_, s)| is_known(s)).map(|((name, shapes, _), s)| {
         let a_second = |of: f64, unit: f64| of / (s.ns as f64 * 1e-9) / unit;
         let (of_peak, limit) = peaks.and_then(|p| limit(&s, p)).unzip();
         let is_product = s.work.flops > 0.0;
