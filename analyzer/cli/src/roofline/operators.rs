@@ -164,7 +164,8 @@ pub fn work(name: &str, inputs: &Inputs) -> Option<(Work, Pipe)> {
         "sum" | "mean" | "amax" => moved(inputs.bytes(0)),
         _ if ELEMENT_WISE.contains(&name) => {
             let most = inputs.shapes.iter().map(|s| numbers(s)).fold(0.0, f64::max);
-            let width = match name.ends_with('_') {
+            // (a norm keeps the mean in 32 bits, its result is as its input)
+            let width = match name.ends_with('_') || name.starts_with("native_layer_norm") {
                 true => inputs.widths.first().copied().flatten(),
                 false => inputs.widest(),
             };
@@ -372,6 +373,14 @@ mod tests {
         let values = format!(r#"["", "", "[{0}]", "[1]", "[{0}]", "", "", "", "True"]"#, u64::MAX);
         assert_eq!(of("aten::cudnn_convolution", &shapes, half, &values), None);
         assert!(of("aten::_flash_attention_forward", &shapes, half, &values).is_some());
+    }
+
+    #[test]
+    fn a_norms_result_is_as_wide_as_its_input() {
+        let types = r#"["c10::BFloat16", "c10::BFloat16", "ScalarList", "float", "float", "c10::BFloat16"]"#;
+        let shapes = "[[64, 1000], [64, 1000], [], [64, 1], [64, 1], [1000]]";
+        let backward = of("aten::native_layer_norm_backward", shapes, types, "");
+        assert_eq!(backward.map(|w| w.1), Some((2 * 3 * 64_000 + 4 * 2 * 64 + 2 * 1_000) as f64));
     }
 
     #[test]
