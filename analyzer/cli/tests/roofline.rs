@@ -101,6 +101,22 @@ fn operators_with_shapes_against_the_peaks_of_the_device() {
     assert_eq!((cell(&table, 0, "of_peak_pct"), cell(&table, 0, "limit")), (Cell::Nothing, Cell::Nothing));
 }
 
+/// Copies from and to the host have limits of their own, and are in the time that shares are of.
+#[test]
+fn copies_from_the_host_are_not_held_against_the_devices_memory() {
+    let trace = profiled("NVIDIA H200").replace("aten::sort", "aten::copy_");
+    let copy =
+        trace.replace(r#""cat":"kernel","name":"sort_kernel""#, r#""cat":"gpu_memcpy","name":"sort_kernel""#);
+    let rows = |trace: &str, name: &str| {
+        let input = read(&trace.replace("sort_kernel", name));
+        let table = table(&Source::of(&input, NameStyle::Whole));
+        (table.rows.len(), number(cell(&table, 0, "time_pct")))
+    };
+    assert_eq!(rows(&trace, "direct_copy_kernel"), (3, 50.0));
+    assert_eq!(rows(&copy, "Memcpy DtoD (Device -> Device)"), (3, 50.0));
+    assert_eq!(rows(&copy, "Memcpy HtoD (Pageable -> Device)"), (2, 50.0));
+}
+
 #[test]
 fn without_finite_numbers_nothing_is_told() {
     let endless = format!("[{}]", vec![u64::MAX.to_string(); 20].join(","));

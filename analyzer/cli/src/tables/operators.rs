@@ -15,7 +15,8 @@ use std::ops::{AddAssign, Sub};
 
 use foldhash::{HashMap, HashMapExt};
 use formats::MemoryChange;
-use verdict::run::{Range, RangeKind, Recorder, Span};
+use trace::Kind;
+use verdict::run::{Op, Range, RangeKind, Recorder, Span};
 
 use super::ranges::unnumbered;
 use super::Source;
@@ -74,6 +75,8 @@ pub(super) struct What<'a> {
 pub(super) struct Spent {
     pub(super) cpu: u128,
     pub(super) gpu: u128,
+    /// Of `gpu`, copies that leave the device's memory or come from elsewhere.
+    pub(super) copies: u128,
     pub(super) memory: Bytes,
 }
 
@@ -81,6 +84,7 @@ impl AddAssign for Spent {
     fn add_assign(&mut self, other: Spent) {
         self.cpu += other.cpu;
         self.gpu += other.gpu;
+        self.copies += other.copies;
         self.memory += other.memory;
     }
 }
@@ -174,8 +178,7 @@ fn nest<'a>(
                 let [shapes, types, values] = inputs.get(&of).copied().unwrap_or_default();
                 let what = What { name, is_named, shapes, types, values };
                 if is_torchs && ASYNC.iter().any(|a| name.starts_with(a)) {
-                    let total = Spent { cpu: span.ns().into(), gpu: 0, memory: memory.within(span) };
-                    add(Operator { what, total, own: Spent::default() });
+                    add(Operator { what, total: memory.spent(span), own: Spent::default() });
                 } else {
                     tree.put(span, Some(what), !(is_torchs && is_named), memory);
                 }
@@ -183,8 +186,11 @@ fn nest<'a>(
             _ if tree.open.is_empty() => {} // nobody's
             Event::Call(flat) => {
                 if let Some(owner) = tree.owner() {
-                    let work = source.launched(flat).map(|(_, op)| u128::from(op.span().ns()));
-                    owner.spent.gpu += work.sum::<u128>();
+                    for (_, op) in source.launched(flat) {
+                        let ns = u128::from(op.span().ns());
+                        owner.spent.gpu += ns;
+                        owner.spent.copies += if leaves_device(op) { ns } else { 0 };
+                    }
                 }
                 tree.put(span, None, false, memory);
             }
@@ -232,7 +238,7 @@ impl<'a> Tree<'a> {
         if let Some(parent) = parent.and_then(|p| self.nodes.get_mut(p)) {
             parent.children += 1;
         }
-        let spent = Spent { cpu: span.ns().into(), gpu: 0, memory: memory.within(span) };
+        let spent = memory.spent(span);
         self.open.push(number);
         let (end, children, inner) = (span.end, 0, Spent::default());
         self.nodes.push(Node { what, end, parent, owner, children, inner, spent });
@@ -252,22 +258,29 @@ impl<'a> Tree<'a> {
             if parent.children == 1 && name(node).is_some() && name(node) == name(parent) {
                 parent.children = node.children;
                 parent.spent.gpu += node.spent.gpu;
+                parent.spent.copies += node.spent.copies;
                 (node.what, node.parent) = (None, None);
                 counted_as[number] = outer;
             }
         }
         while let Some(Node { what, parent, inner, spent, .. }) = self.nodes.pop() {
-            let total = Spent { gpu: spent.gpu + inner.gpu, ..spent };
+            let (gpu, copies) = (spent.gpu + inner.gpu, spent.copies + inner.copies);
+            let total = Spent { gpu, copies, ..spent };
             if let Some(parent) = parent.and_then(|p| self.nodes.get_mut(p)) {
                 parent.inner += total;
             }
             let cpu = spent.cpu.saturating_sub(inner.cpu);
-            let own = Spent { cpu, gpu: spent.gpu, memory: spent.memory - inner.memory };
+            let own = Spent { cpu, memory: spent.memory - inner.memory, ..spent };
             if let Some(what) = what {
                 add(Operator { what, total, own });
             }
         }
     }
+}
+
+/// A copy of which one end is not in the device's memory.
+fn leaves_device(op: &Op) -> bool {
+    op.kind == Kind::Memcpy && !matches!(op.copy().direction, 5..=8)
 }
 
 /// Changes of memory in the order of time.
@@ -294,6 +307,11 @@ impl Memory {
         }));
         let (at, changes) = (changes.iter().map(|c| c.at).collect(), changes.iter().map(bytes).collect());
         Memory { at, opened: vec![0; sums.len()], sums, changes }
+    }
+
+    /// Time and memory from its begin to its end.
+    fn spent(&mut self, span: Span) -> Spent {
+        Spent { cpu: span.ns().into(), memory: self.within(span), ..Spent::default() }
     }
 
     /// What changed from its begin to its end.

@@ -2,8 +2,8 @@
 //! Operators, or kernels, against the peaks of their device: an estimate (`crate::roofline`).
 //!
 //! ```text
-//! Time        Total Time in the time of all kernels
-//! Total Time  of the kernels it launched itself
+//! Time        Total Time in the time of all kernels, copies and memsets
+//! Total Time  of those it launched itself; copies from and to the host are not told
 //! Of Peak     the shortest time that the device could take for it, in Total Time: above 100 % where
 //!             it needs less than was counted (convolutions by transforms, what a cache still has)
 //! Limit       what that time is of: memory, tensor cores, FP32 pipe
@@ -63,7 +63,7 @@ type Sums<'s> = HashMap<(std::borrow::Cow<'s, str>, u32, u32), Sum>;
 
 fn rows(source: &Source<'_>) -> Vec<Row> {
     let sums = if source.operators.inputs.is_empty() { of_kernels(source) } else { of_operators(source) };
-    let all: u128 = kernels_of(source).map(|(_, op)| u128::from(op.span().ns())).sum();
+    let all: u128 = source.ops().map(|(_, op)| u128::from(op.span().ns())).sum();
     let device = source.run.devices.first().map(|d| source.string(d.info.name));
     let peaks = device.and_then(peaks::of_device);
     let is_known = |s: &Sum| s.ns > 0 && s.work.flops.is_finite() && s.work.bytes.is_finite();
@@ -104,7 +104,7 @@ fn of_operators<'s>(source: &Source<'s>) -> Sums<'s> {
     let mut known = HashMap::new();
     let mut sums = Sums::new();
     operators(source, |o| {
-        if o.own.gpu == 0 || o.what.is_named {
+        if o.own.gpu == 0 || o.own.copies > 0 || o.what.is_named {
             return;
         }
         let inputs = [o.what.shapes, o.what.types, o.what.values];
@@ -120,10 +120,6 @@ fn of_operators<'s>(source: &Source<'s>) -> Sums<'s> {
         sum.pipe = if pipe == Pipe::Tf32 { pipe_of_32_bits } else { pipe };
     });
     sums
-}
-
-fn kernels_of<'s>(source: &Source<'s>) -> impl Iterator<Item = (usize, &'s verdict::run::Op)> + use<'s> {
-    source.ops().filter(|(_, op)| op.kind == Kind::Kernel)
 }
 
 /// On what products of float32 run.
@@ -146,7 +142,7 @@ fn of_kernels<'s>(source: &'s Source<'_>) -> Sums<'s> {
     let mut sums = Sums::new();
     let names = definitions.kernels().map(|(id, _)| definitions.kernel_name(id));
     let Some(release) = kernels::Release::of(names) else { return sums };
-    for (_, op) in kernels_of(source) {
+    for (_, op) in source.ops().filter(|(_, op)| op.kind == Kind::Kernel) {
         let Some(kernel) = definitions.kernel(op.a) else { continue };
         let threads = kernel.block.iter().map(|&n| u64::from(n)).product();
         let Some(work) = kernels::work(definitions.kernel_name(op.a), release, u64::from(op.b), threads)
