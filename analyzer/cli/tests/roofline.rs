@@ -118,11 +118,18 @@ fn copies_from_the_host_are_not_held_against_the_devices_memory() {
 }
 
 #[test]
-fn without_finite_numbers_nothing_is_told() {
+fn without_finite_numbers_and_of_several_kinds_of_devices_nothing_is_told() {
     let endless = format!("[{}]", vec![u64::MAX.to_string(); 20].join(","));
     let input = read(&profiled("NVIDIA H200").replace("[1024,1024]", &endless));
     let table = table(&Source::of(&input, NameStyle::Whole));
     assert_eq!((table.rows.len(), text(cell(&table, 0, "name"))), (1, "aten::add".into()));
+
+    let of_two = profiled("NVIDIA H200")
+        .replace(r#""numSms":132}"#, r#""numSms":132},{"id":1,"name":"Tesla T4","numSms":40}"#)
+        .replacen(r#""args":{"device":0"#, r#""args":{"device":1"#, 1);
+    let input = read(&of_two);
+    let table = self::table(&Source::of(&input, NameStyle::Whole));
+    assert_eq!((table.rows.len(), cell(&table, 0, "of_peak_pct")), (2, Cell::Nothing));
 }
 
 #[test]

@@ -64,8 +64,10 @@ type Sums<'s> = HashMap<(std::borrow::Cow<'s, str>, u32, u32), Sum>;
 fn rows(source: &Source<'_>) -> Vec<Row> {
     let sums = if source.operators.inputs.is_empty() { of_kernels(source) } else { of_operators(source) };
     let all: u128 = source.ops().map(|(_, op)| u128::from(op.span().ns())).sum();
-    let device = source.run.devices.first().map(|d| source.string(d.info.name));
-    let peaks = device.and_then(peaks::of_device);
+    let at_work = source.run.devices.iter().filter(|d| d.streams.iter().any(|s| !s.ops.is_empty()));
+    let mut devices = at_work.map(|d| peaks::of_device(source.string(d.info.name)));
+    // (which of several kinds of devices did the work is not known)
+    let peaks = devices.next().flatten().filter(|first| devices.all(|d| d == Some(*first)));
     let is_known = |s: &Sum| s.ns > 0 && s.work.flops.is_finite() && s.work.bytes.is_finite();
     let rows = sums.into_iter().filter(|(_, s)| is_known(s)).map(|((name, shapes, _), s)| {
         let a_second = |of: f64, unit: f64| of / (s.ns as f64 * 1e-9) / unit;

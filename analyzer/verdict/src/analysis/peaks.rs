@@ -25,7 +25,7 @@ const fn peaks(tensor_16_bit: f64, fp32: f64, memory: f64) -> Peaks {
 /// TFLOP/s, TFLOP/s, GB/s, by a part of the name that CUDA gives the device, in capitals: of
 /// several that fit the first one. NVIDIA's data sheets of each (as of 2026-11; half of what they
 /// say "with sparsity"; B200: an eighth of HGX B200's, GB200: a 72nd of NVL72's; GH200: with HBM3).
-const OF_DEVICES: [(&str, Peaks); 26] = [
+const OF_DEVICES: [(&str, Peaks); 27] = [
     ("GB200", peaks(2500.0, 80.0, 8000.0)),
     ("B200", peaks(2250.0, 75.0, 8000.0)),
     ("H200 NVL", peaks(835.5, 60.0, 4800.0)),
@@ -50,14 +50,18 @@ const OF_DEVICES: [(&str, Peaks); 26] = [
     ("L40S", peaks(362.0, 91.6, 864.0)),
     ("L40", peaks(181.0, 90.5, 864.0)),
     ("L4", peaks(121.0, 30.3, 300.0)),
+    ("V100 PCIE", peaks(112.0, 14.0, 900.0)),
     ("V100", peaks(125.0, 15.7, 900.0)),
     ("T4", peaks(65.0, 8.1, 320.0)),
 ];
 
-/// Those of the device with this name; `None`: not known.
+/// Those of the device with this name; `None`: not known, or a slice of it (MIG).
 pub fn of_device(name: &str) -> Option<Peaks> {
     let name = name.to_ascii_uppercase();
     let words: Vec<&str> = name.split([' ', '-', '_']).collect();
+    if words.contains(&"MIG") {
+        return None;
+    }
     // (the A100 is no A10)
     let fits = |known: &str| {
         let known: Vec<&str> = known.split(' ').collect();
@@ -96,10 +100,12 @@ mod tests {
             ("NVIDIA A10", Some(125.0)),
             ("NVIDIA A10G", None),
             ("Tesla V100-SXM2-16GB", Some(125.0)),
+            ("Tesla V100-PCIE-32GB", Some(112.0)),
             ("Tesla T4", Some(65.0)),
             ("NVIDIA L40S", Some(362.0)),
             ("NVIDIA B200", Some(2250.0)),
             ("NVIDIA RTX A4000", None),
+            ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", None),
             ("Simulated GPU 0", None),
             ("", None),
         ] {
