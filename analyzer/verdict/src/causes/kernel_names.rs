@@ -44,7 +44,7 @@ pub fn is_fp32_product(name: &str) -> bool {
 
 /// A product or convolution on tensor cores, in TF32.
 pub fn is_tf32(name: &str) -> bool {
-    says(name, &["tf32", "s1688", "s161616"]) && !says(name, &["bf16", "_f16"])
+    says(name, &["tf32", "s1688", "s161616"]) && !says(name, &["bf16", "_f16", "fp16"])
 }
 
 /// Of such: a convolution, and no matrix product.
@@ -161,7 +161,11 @@ mod tests {
             ],
             &[FFMA, "volta_fp16_scudnn_winograd_fp16_128x128_ldg1_ldg4_relu_tile148t_nt_v0"],
         );
-        all(is_tf32, &[TF32, "sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x256x32"], &[FFMA, ODD]);
+        all(
+            is_tf32,
+            &[TF32, "sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x256x32"],
+            &[FFMA, ODD, "turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_nn"],
+        );
     }
 
     #[test]
