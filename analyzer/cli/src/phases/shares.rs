@@ -157,6 +157,9 @@ pub(super) fn sums(
         let sum = if piece.busy { &mut busy } else { &mut idle };
         sum[kind as usize] += ns;
         see(&mut in_steps[kind as usize], steps, piece.span);
+        if ns == 0 {
+            continue; // (of no step that counts)
+        }
         match spans[kind as usize].last_mut() {
             Some(last) if last.end == piece.span.start => last.end = piece.span.end,
             _ => spans[kind as usize].push(piece.span),
