@@ -33,8 +33,8 @@ const STATS_VERSION: u32 = 1;
 /// Tables of a trace: kernels, API calls, copies, ranges, steps, idle time
 ///
 /// Names and columns are those of `nsys stats`; the figures behind a kernel's name, and the reports
-/// syncs, gaps, steps and phases, are gapprobe's own; those of ops are torch.profiler's. FILE is a
-/// recording (.gpr), or a trace of gapprobe, torch.profiler or nsys.
+/// syncs, gaps, steps, phases and roofline, are gapprobe's own; those of ops are torch.profiler's.
+/// FILE is a recording (.gpr), or a trace of gapprobe, torch.profiler or nsys.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]
 pub(crate) struct Args {
@@ -55,7 +55,7 @@ pub(crate) struct Args {
     /// Sort by a column (heading, or key as in json): numbers down, texts up [default: total time]
     #[arg(short, long, value_name = "COLUMN")]
     sort: Option<String>,
-    /// Print the first N rows only; 0: all [default: all; of gaps and phases as tables 50]
+    /// Print the first N rows only; 0: all [default: all; of gaps, phases, roofline as tables 50]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
     /// Kernel names: whole as in the source, or short, without parameters and namespaces
