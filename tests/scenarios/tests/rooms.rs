@@ -82,6 +82,7 @@ const FLOORS: [(&str, &[&str]); 6] = [
             "compare",
             "tables",
             "phases",
+            "roofline",
             "kernel_class",
             "terminal_width",
         ],
