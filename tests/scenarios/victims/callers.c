@@ -5,7 +5,7 @@
 // memset.
 //
 // usage: callers two|recursion|coroutine|handler|fork [ROUNDS]
-//        callers waits [ROUNDS]                  waits for every kernel, in function_4: SYNC
+//        callers waits [ROUNDS]                  waits for kernels that fill the GPU, in function_4: SYNC
 //        callers launches [ROUNDS]              function N launches kernel_N, and `shared` with it;
 //                                               2 `stubbed`, too, by a function of that name
 //        callers threads THREADS [ROUNDS]
@@ -118,12 +118,13 @@ int main(int count, char **words) {
         }
     } else if (!strcmp(mode, "waits")) {
         void *gemm = kernel("gemm", 40);
+        dim3 blocks = {4096, 1, 1}, threads = {256, 1, 1};
         for (long n = 0; n < rounds; n++) {
             for (int k = 0; k < 8; k++) {
-                CHECK(cudaLaunchKernel(gemm, (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0, NULL));
+                CHECK(cudaLaunchKernel(gemm, blocks, threads, NULL, 0, NULL));
                 function_4();
             }
-            for (int k = 0; k < 3; k++) CHECK(cudaLaunchKernel(gemm, (dim3){1, 1, 1}, (dim3){1, 1, 1}, NULL, 0, NULL));
+            for (int k = 0; k < 3; k++) CHECK(cudaLaunchKernel(gemm, blocks, threads, NULL, 0, NULL));
         }
     } else if (!strcmp(mode, "launches")) {
         kernels[0] = kernel("shared", 5), kernels[1] = kernel("kernel_1", 5), kernels[2] = kernel("kernel_2", 5);
