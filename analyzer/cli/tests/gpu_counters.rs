@@ -177,6 +177,8 @@ fn of_a_phase_that_lasts_it_is_said_how_well_the_gpu_is_used_in_it() {
     let phases = Phases::of(&run, &a).expect("phases");
     let tensor = |kind| phases.get(kind).expect("a phase").counters.and_then(|c| c.tensor);
     assert_eq!((tensor(Phase::Forward), tensor(Phase::Optimizer)), (Some(0.55), None));
+    let other = phases.other.counters.and_then(|c| c.tensor);
+    assert_eq!(other, Some(0.08), "a rollout is no phase of a training step");
     let source = Source::new(&run, NameStyle::default());
     let table = tables::find("phases").expect("the table").table(&source);
     let column = |key| table.columns.iter().position(|c| c.key == key).expect("a column");

@@ -34,7 +34,7 @@ fn run(mut p: Program, mut step: impl FnMut(&mut Program)) -> (Run, Analysis, Op
     let phases = Phases::of(&run, &a);
     if let Some(p) = &phases {
         let wall = a.devices[a.worst.unwrap()].wall_ns;
-        let sum = p.parts.iter().map(Phase::ns).sum::<u64>() + p.other.0 + p.other.1;
+        let sum = p.parts.iter().map(Phase::ns).sum::<u64>() + p.other.ns();
         assert_eq!((sum, p.wall_ns), (wall, wall), "the parts and the rest are all of the time");
     }
     (run, a, phases)
@@ -75,8 +75,8 @@ fn without_ranges_by_autograds_thread_and_the_optimizers_kernels() {
     // behind the last step nothing follows: what is launched there (cleared gradients) is no
     // forward
     let rest = busy(&run, &a, |n| !is_backward(n) && !n.contains(UPDATE));
-    assert_eq!(of(Kind::Forward) + phases.other.0, rest);
-    assert!(phases.other.0 < 12_000, "{phases:?}");
+    assert_eq!(of(Kind::Forward) + phases.other.busy_ns, rest);
+    assert!(phases.other.busy_ns < 12_000, "{phases:?}");
     assert_eq!(phases.remarks, [""; 0], "two for one is usual");
 }
 
@@ -144,7 +144,7 @@ fn named_ranges_come_first_and_another_threads_launches_inside_backward_are_its_
         of(Kind::Optimizer).busy_ns,
         busy(&run, &a, |n| n.contains(UPDATE) || n.contains("zero_grad"))
     );
-    assert_eq!((phases.other.0, of(Kind::Dataload).busy_ns), (0, 0));
+    assert_eq!((phases.other.busy_ns, of(Kind::Dataload).busy_ns), (0, 0));
     // the GPU is still at work for the first of it
     let (fetched, steps) = (of(Kind::Dataload).host_ns.unwrap(), phases.steps as u64);
     assert!((steps - 1) * 5 * MS <= fetched && fetched <= (steps + 1) * 5 * MS, "{fetched}");
@@ -173,7 +173,7 @@ trait Busy {
 
 impl Busy for Phases {
     fn wall_busy(&self) -> u64 {
-        self.parts.iter().map(|p| p.busy_ns).sum::<u64>() + self.other.0
+        self.parts.iter().map(|p| p.busy_ns).sum::<u64>() + self.other.busy_ns
     }
 }
 

@@ -219,9 +219,9 @@ fn phases(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     };
     let of = |p: &Phase| part(p.kind.key(), p.ns(), p.idle_ns, p.counters);
     let mut parts: Vec<String> = phases.parts.iter().map(of).collect();
-    let (busy, idle) = phases.other;
-    if phases.share(busy + idle) >= DRAWN {
-        parts.push(part("other", busy + idle, idle, None));
+    let other = &phases.other;
+    if phases.share(other.ns()) >= DRAWN {
+        parts.push(part("other", other.ns(), other.idle_ns, other.counters));
     }
     out.sentence("", &format!("Phases of a step: {}.", parts.join(", ")));
     out.sentence("  ", &format!("known by: {}.", phases.known_by()));

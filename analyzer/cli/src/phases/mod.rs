@@ -125,13 +125,31 @@ impl Phase {
     }
 }
 
+/// What is in no phase that is known: generation, in a loop that generates and trains.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Other {
+    /// Time in which something runs, ns.
+    pub busy_ns: u64,
+    /// Idle time of the GPU, ns.
+    pub idle_ns: u64,
+    /// As of a phase.
+    pub counters: Option<Counters>,
+}
+
+impl Other {
+    /// Its part of the GPU's time, ns.
+    pub fn ns(&self) -> u64 {
+        self.busy_ns + self.idle_ns
+    }
+}
+
 /// The phases of a run on one device.
 #[derive(Clone, Debug, PartialEq, Default)]
 pub struct Phases {
     /// In the order of a step; those that are known.
     pub parts: Vec<Phase>,
-    /// What counts and is in none of them, ns: busy, idle.
-    pub other: (u64, u64),
+    /// What counts and is in none of them.
+    pub other: Other,
     /// All that counts, ns.
     pub wall_ns: u64,
     /// Steps that count.
@@ -191,13 +209,13 @@ impl Phases {
                 "steps": p.steps,
             })
         };
-        let (busy, idle) = self.other;
         json!({
             "parts": self.parts.iter().map(part).collect::<Vec<_>>(),
             "other": {
-                "share": self.share(busy + idle),
-                "busy_ns_a_step": a_step(busy),
-                "idle_ns_a_step": a_step(idle),
+                "share": self.share(self.other.ns()),
+                "busy_ns_a_step": a_step(self.other.busy_ns),
+                "idle_ns_a_step": a_step(self.other.idle_ns),
+                "counters": self.other.counters.map(summary::counters),
             },
             "steps": self.steps,
             "remarks": self.remarks,

@@ -10,7 +10,7 @@ use verdict::timeline::ops;
 
 use super::calls::Calls;
 use super::spans::Part;
-use super::{By, Kind, Phase, Phases, MOST_STEPS};
+use super::{By, Kind, Other, Phase, Phases, MOST_STEPS};
 
 /// A stretch of a device's time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -151,20 +151,26 @@ pub(super) fn sums(
     let steps = analysis.steps.steady();
     let (mut busy, mut idle) = ([0u64; Kind::COUNT], [0u64; Kind::COUNT]);
     let mut in_steps: [Vec<bool>; Kind::COUNT] = std::array::from_fn(|_| vec![false; steps.len()]);
-    let mut spans: [Vec<Span>; Kind::COUNT] = Default::default();
+    let mut stretches = Vec::<Piece>::new();
     for piece in cut(device, found, calls) {
-        let (ns, Some(kind)) = (analysis.counts.measure(piece.span), piece.kind) else { continue };
-        let sum = if piece.busy { &mut busy } else { &mut idle };
-        sum[kind as usize] += ns;
-        see(&mut in_steps[kind as usize], steps, piece.span);
-        if ns == 0 {
-            continue; // (of no step that counts)
+        let ns = analysis.counts.measure(piece.span);
+        if let Some(kind) = piece.kind {
+            let sum = if piece.busy { &mut busy } else { &mut idle };
+            sum[kind as usize] += ns;
+            see(&mut in_steps[kind as usize], steps, piece.span);
         }
-        match spans[kind as usize].last_mut() {
-            Some(last) if last.end == piece.span.start => last.end = piece.span.end,
-            _ => spans[kind as usize].push(piece.span),
+        match stretches.last_mut() {
+            _ if ns == 0 => {} // (of no step that counts)
+            Some(last) if (last.kind, last.span.end) == (piece.kind, piece.span.start) => {
+                last.span.end = piece.span.end;
+            }
+            _ => stretches.push(piece),
         }
     }
+    let counters = |is: &dyn Fn(Option<Kind>) -> bool| {
+        let spans: Vec<Span> = stretches.iter().filter(|p| is(p.kind)).map(|p| p.span).collect();
+        Counters::of(run, device.ordinal, &spans)
+    };
     let host = host(run, analysis, found, calls, &mut in_steps);
     let least = (steps.len() as f64 * MOST_STEPS).ceil() as usize;
     let part = |kind: Kind| {
@@ -181,7 +187,7 @@ pub(super) fn sums(
             busy_ns,
             idle_ns,
             host_ns: host[i],
-            counters: Counters::of(run, device.ordinal, &spans[i]),
+            counters: counters(&|k| k == Some(kind)),
         })
     };
     let mut parts: Vec<Phase> = Kind::ALL.into_iter().filter_map(part).collect();
@@ -190,8 +196,11 @@ pub(super) fn sums(
         parts.clear();
     }
     let sum = |of: fn(&Phase) -> u64| parts.iter().map(of).sum::<u64>();
-    let (all_busy, all_idle) = (found.steady_busy_ns(), found.buckets.idle());
-    let other = (all_busy.saturating_sub(sum(|p| p.busy_ns)), all_idle.saturating_sub(sum(|p| p.idle_ns)));
+    let other = Other {
+        busy_ns: found.steady_busy_ns().saturating_sub(sum(|p| p.busy_ns)),
+        idle_ns: found.buckets.idle().saturating_sub(sum(|p| p.idle_ns)),
+        counters: counters(&|kind| parts.iter().all(|p| Some(p.kind) != kind)),
+    };
     Phases { parts, other, wall_ns: found.wall_ns, steps: steps.len(), remarks: Vec::new() }
 }
 

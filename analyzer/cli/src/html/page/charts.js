@@ -29,13 +29,14 @@ function phases(data) {
     const wide = Math.max(2, r.share / most * 100), works = r.ns_a_step ? r.busy_ns_a_step / r.ns_a_step * 100 : 0;
     return h("span", { class: "meter", style: "width:" + wide + "%;background:linear-gradient(90deg, var(--compute) " + works + "%, var(--soft) 0)" });
   };
-  const units = rows.some((r) => r.counters) ? [["tensor_active_share", "Tensor cores"], ["memory_bandwidth_share", "Memory bandwidth"]] : [];
+  const used = (r, key) => (r.counters ? r.counters[key] : null);
+  const units = [["tensor_active_share", "Tensor cores"], ["memory_bandwidth_share", "Memory bandwidth"]].filter(([key]) => rows.some((r) => used(r, key) !== null));
   const time_or_none = (ns) => (ns === null || ns === undefined ? "–" : time(ns));
   const cells = (r) => [
     h("td", { class: "text" }, r.phase), h("td", { class: "share" }, percent(r.share, 1), meter(r)),
     h("td", null, time(r.ns_a_step)), h("td", null, time(r.busy_ns_a_step)), h("td", null, time(r.idle_ns_a_step)),
     h("td", null, time_or_none(r.host_ns_a_step)),
-    units.map(([key]) => h("td", null, r.counters && r.counters[key] !== null ? percent(r.counters[key], 1) : "–")),
+    units.map(([key]) => h("td", null, used(r, key) !== null ? percent(used(r, key), 1) : "–")),
     h("td", { class: "text by" }, r.by || ""),
   ];
   const heads = ["Phase", "Share", "A step", "GPU works", "GPU idles", "On the host", ...units.map((u) => u[1]), "Known by"];
