@@ -252,16 +252,19 @@ fn switch() -> Option<Finding> {
     }
 }
 
-/// The driver's switch for performance counters. It does not concern us, but people look for it.
+/// The driver's switch for the counters that `ncu` reads, which the line of a GPU-bound run may
+/// advise; ours are NVML's.
 fn counters() -> Finding {
     let parameters = fs::read_to_string("/proc/driver/nvidia/params").unwrap_or_default();
     match parameters.lines().find_map(|l| l.strip_prefix("RmProfilingAdminOnly:")).map(str::trim) {
         Some("1") => note(
             "counters",
-            "GPU counters are for administrators only (RmProfilingAdminOnly 1); gapprobe uses none",
+            "for administrators only (RmProfilingAdminOnly 1): ncu needs root; gapprobe does not",
         ),
-        Some(_) => ok("counters", "open to users; gapprobe uses none"),
-        None => note("counters", "unknown (no /proc/driver/nvidia/params); gapprobe uses none"),
+        Some(_) => ok("counters", "open to users: ncu needs no root, nor does gapprobe"),
+        None => {
+            note("counters", "unknown (no /proc/driver/nvidia/params): ncu may need root; gapprobe does not")
+        }
     }
 }
 
