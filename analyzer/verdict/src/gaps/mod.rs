@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Where each gap's time goes. The constants of that decision stand here, named.
 //!
-//! `host.rs`: what the host did between launches, and which calls held it. `attribute.rs`: the walk
+//! `host.rs`: what the host did between launches, and which calls held it. `attribute`: the walk
 //! over a device that gives each gap to a bucket. `input.rs`: when the host fetched data.
 //! `sample_index.rs`: what it did, by samples. `others.rs`: what the program's other threads did
 //! then. `dispatching.rs`: where it launched while the device waited for launches, by samples.

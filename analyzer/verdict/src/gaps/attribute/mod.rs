@@ -3,17 +3,18 @@
 //!
 //! Words: E end of the op before, L start of the next op's launch call, R its return, W credit.
 
+mod charge;
+mod reason;
+
 use trace::Kind;
 
-use super::host::{held, Blocker, Hold, HostView};
-use super::{
-    KERNEL_GAP_NS, SMALL_COPY_BYTES, SMALL_COPY_NS, SMALL_KERNEL_NS, STARTS_WITHIN_NS, WAIT_LOOK_BACK,
-};
-use crate::run::{Call, Device, Op, Run, Span, SyncRecord, NONE};
+use self::reason::{same_graph, Reason};
+use super::host::{Blocker, Hold, HostView};
+use super::{KERNEL_GAP_NS, SMALL_COPY_NS, SMALL_KERNEL_NS};
+use crate::run::{Device, Op, Run, Span, NONE};
 use crate::stats::middle;
 use crate::timeline::buckets::{Bucket, Buckets, IdleSlice};
 use crate::timeline::{class, sweep, Observed, Placed, Visitor};
-use trace::call::Class;
 
 /// Kernels too small to fill the device.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -125,34 +126,6 @@ struct Credit {
     call: u32,
     /// When the call returned: from then on the host may be seen to do something else.
     returned: u64,
-}
-
-/// Whose a gap is up to the begin of the call that ends it, from there on, and from its return on.
-#[derive(Clone, Copy)]
-struct Reason {
-    bucket: Bucket,
-    call: u32,
-    /// Up to here the host was late: what it did meanwhile says whose the time is, launch by
-    /// launch.
-    late: u64,
-    begin: u64,
-    inside: Bucket,
-    returned: u64,
-    stalled: (Bucket, u32),
-}
-
-impl Reason {
-    fn of(bucket: Bucket, call: u32) -> Reason {
-        Reason {
-            bucket,
-            call,
-            late: 0,
-            begin: u64::MAX,
-            inside: bucket,
-            returned: u64::MAX,
-            stalled: (bucket, call),
-        }
-    }
 }
 
 /// The op that ended last, and where it is.
@@ -304,36 +277,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Whose the time before an op is that the host launched too late, from `end` on. Where the
-    /// call itself is long, the host is not elsewhere from its begin on: it launches (a module is
-    /// loaded), or the driver stages a copy.
-    fn late(&self, op: &Op, call: &Call, end: u64, bucket: Bucket) -> Reason {
-        let begin = call.start.min(op.start);
-        if op.start.saturating_sub(begin.max(end)) <= self.host.limit {
-            return Reason::of(bucket, op.call);
-        }
-        let copies = op.kind == Kind::Memcpy && call.class == Some(Class::Copy);
-        let stages = copies && op.bytes() > SMALL_COPY_BYTES && held(call, op);
-        let inside = if stages { Bucket::CopyWait } else { Bucket::Launch };
-        Reason { begin, inside, ..Reason::of(bucket, op.call) }
-    }
-
-    /// The device was idle and the op launched, and still it did not begin: that is not the host's
-    /// doing. The nodes of a graph are left out: a large graph takes the device a while to begin.
-    fn begins_late(&self, op: &Op, call: &Call) -> bool {
-        let limit = STARTS_WITHIN_NS.saturating_add(self.clocks_apart);
-        !op.is_graph_node() && op.kind != Kind::GraphTrace && op.start > call.end.saturating_add(limit)
-    }
-
-    /// What an op that was launched waits for, as far as it is known.
-    fn stalled(&self, next: Placed<'a>) -> (Bucket, u32) {
-        match self.waits_for_event(next.op) {
-            Some(call) => (Bucket::DeviceWait, call),
-            None if self.stream_wait(next) => (Bucket::DeviceWait, NONE),
-            None => (Bucket::Unexplained, NONE),
-        }
-    }
-
     fn pending_ns(&self) -> u64 {
         self.pending.iter().map(|p| p.0.ns()).sum()
     }
@@ -374,192 +317,6 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Work was queued in time and the device did not start it: spacing, or a wait for something
-    /// known.
-    fn queued(&self, next: Placed<'a>, before: Option<Before<'a>>) -> (Bucket, u32) {
-        if self.pending_ns() <= KERNEL_GAP_NS || same_graph(before, next.op) {
-            return (Bucket::KernelGap, NONE);
-        }
-        self.stalled(next)
-    }
-
-    /// A stream-waits-for-event call shortly before the launch on its thread.
-    fn waits_for_event(&self, op: &Op) -> Option<u32> {
-        let (thread, _) = self.run.call(op.call)?;
-        let index = (op.call - self.run.flat(thread, 0)) as usize;
-        let calls = &self.run.threads.get(thread)?.calls;
-        let from = index.saturating_sub(WAIT_LOOK_BACK);
-        let at = calls.get(from..index)?.iter().rposition(|c| c.class == Some(Class::StreamWait))?;
-        Some(self.run.flat(thread, from + at))
-    }
-
-    /// CUPTI recorded a wait of the op's stream that reaches into the time before it.
-    fn stream_wait(&self, next: Placed<'a>) -> bool {
-        let Some(stream) = self.device.streams.get(usize::from(next.stream)) else { return false };
-        let near = |w: &&SyncRecord| w.what == 2 && w.stream == stream.stream;
-        let to = self.run.waits.partition_point(|w| w.span.start <= next.op.start);
-        let from = to.saturating_sub(WAIT_LOOK_BACK);
-        let recent = self.run.waits.get(from..to).unwrap_or(&[]);
-        recent
-            .iter()
-            .rev()
-            .find(near)
-            .is_some_and(|w| w.span.end.saturating_add(KERNEL_GAP_NS) >= next.op.start)
-    }
-
-    /// Hands the pending pieces out. Where the host was late: to the allocating calls that stood in
-    /// them, then to credits; the rest, and all of the others, to `bucket`.
-    fn give(&mut self, next: Placed<'a>, before: Option<Before<'a>>, reason: Reason, credited: bool) {
-        let mut pieces = std::mem::take(&mut self.pending);
-        let mut standing = std::mem::take(&mut self.standing);
-        if !credited {
-            standing.clear();
-        }
-        for (piece, behind) in pieces.drain(..) {
-            let behind = behind.or(before);
-            let mut at = piece.start;
-            for &(stood, by) in &standing {
-                let stood = stood.clip(Span::new(at, piece.end));
-                if stood.ns() > 0 {
-                    let until = Span::new(at, stood.start);
-                    at = self.spend(until, behind, next, reason, credited);
-                    self.rest(Span::new(at, stood.start), behind, next, reason);
-                    self.slice(stood, behind, Some(next), Bucket::Alloc, by);
-                    at = stood.end;
-                }
-            }
-            at = self.spend(Span::new(at, piece.end), behind, next, reason, credited);
-            self.rest(Span::new(at, piece.end), behind, next, reason);
-        }
-        standing.clear();
-        (self.pending, self.standing) = (pieces, standing);
-    }
-
-    /// What neither a credit nor an allocation takes.
-    fn rest(&mut self, span: Span, before: Option<Before<'a>>, next: Placed<'a>, reason: Reason) {
-        let late =
-            self.away(Span::new(span.start, reason.late.clamp(span.start, span.end)), before, next, reason);
-        let span = Span::new(late, span.end);
-        let begin = reason.begin.clamp(span.start, span.end);
-        let returned = reason.returned.clamp(begin, span.end);
-        let parts = [
-            (span.start, begin, (reason.bucket, reason.call)),
-            (begin, returned, (reason.inside, reason.call)),
-            (returned, span.end, reason.stalled),
-        ];
-        for (from, to, (bucket, call)) in parts.into_iter().filter(|p| p.0 < p.1) {
-            self.slice(Span::new(from, to), before, Some(next), bucket, call);
-        }
-    }
-
-    /// Time in which the host was late: elsewhere in front of any launch that it made meanwhile to
-    /// another device, and launching for the rest. One device: nothing ([`HostView::away`]).
-    /// Returns where the time begins of which nothing of that is known.
-    fn away(&mut self, late: Span, before: Option<Before<'a>>, next: Placed<'a>, reason: Reason) -> u64 {
-        let (run, host) = (self.run, self.host);
-        let mut at = late.start;
-        for (away, call) in host.away(run, late) {
-            // (launches of several threads that stand at one time came late by the same stretch)
-            let away = Span::new(away.start.max(at), away.end.max(at));
-            self.slice(Span::new(at, away.start), before, Some(next), Bucket::Launch, reason.call);
-            let bucket = if host.is_fetch(call) { Bucket::Input } else { Bucket::Host };
-            self.slice(away, before, Some(next), bucket, call);
-            at = away.end;
-        }
-        at
-    }
-
-    /// Charges the begin of `span` to the credits, oldest first, until they are spent; returns
-    /// where the rest begins.
-    fn spend(
-        &mut self,
-        span: Span,
-        before: Option<Before<'a>>,
-        next: Placed<'a>,
-        reason: Reason,
-        credited: bool,
-    ) -> u64 {
-        let mut at = span.start;
-        let mut spent = 0;
-        while credited && at < span.end {
-            let Some(c) = self.credits.get_mut(spent) else { break };
-            let ns = c.left.min(span.end - at);
-            c.left -= ns;
-            let credit = *c;
-            spent += usize::from(c.left == 0);
-            let charged = Span::new(at, at + ns);
-            self.charge(charged, before, next, credit, reason);
-            at += ns;
-        }
-        self.credits.drain(..spent);
-        at
-    }
-
-    /// A piece of a gap that a credit pays for. From the return of its call on, what the host is
-    /// seen to do before the next launch is what shows.
-    fn charge(
-        &mut self,
-        span: Span,
-        before: Option<Before<'a>>,
-        next: Placed<'a>,
-        credit: Credit,
-        reason: Reason,
-    ) {
-        let own = (credit.bucket, credit.call);
-        let meanwhile = Span::new(credit.returned, reason.late);
-        let is_seen = match reason.bucket {
-            Bucket::Input => true,
-            Bucket::Host => self.host.is_seen_elsewhere(self.run, reason.call, meanwhile),
-            _ => false,
-        };
-        let seen = meanwhile.clip(span);
-        if !is_seen || seen.ns() == 0 {
-            self.slice(span, before, Some(next), own.0, own.1);
-            return;
-        }
-        self.slice(Span::new(span.start, seen.start), before, Some(next), own.0, own.1);
-        self.part(seen, before, Some(next), own, (reason.bucket, reason.call));
-        self.slice(Span::new(seen.end, span.end), before, Some(next), own.0, own.1);
-    }
-
-    fn slice(
-        &mut self,
-        span: Span,
-        before: Option<Before>,
-        after: Option<Placed>,
-        bucket: Bucket,
-        call: u32,
-    ) {
-        self.part(span, before, after, (bucket, call), (bucket, call));
-    }
-
-    /// A piece of a gap, by what it is charged to and what shows.
-    fn part(
-        &mut self,
-        span: Span,
-        before: Option<Before>,
-        after: Option<Placed>,
-        (bucket, call): (Bucket, u32),
-        (shown, shown_call): (Bucket, u32),
-    ) {
-        self.out.buckets.add(bucket, self.steady.measure(span));
-        for part in self.valid.parts(span) {
-            self.out.slices.push(IdleSlice {
-                start: part.start,
-                end: part.end,
-                before: before.map_or(NONE, |b| b.index),
-                after: after.map_or(NONE, |a| a.index),
-                call,
-                before_stream: before.map_or(0, |b| b.stream),
-                after_stream: after.map_or(0, |a| a.stream),
-                bucket,
-                // (turned round once all is judged: `show_what_the_host_does`)
-                charged: shown,
-                set_off_by: shown_call,
-            });
-        }
-    }
-
     /// Gaps before trailing small copies, and the time of the span before the first and after the
     /// last op.
     fn finish(&mut self, last: u64) {
@@ -592,10 +349,4 @@ impl<'a> Walk<'a> {
         self.out.small.kernels = self.durations.len() as u64;
         self.out.small.share = crate::stats::share(self.small_ns, self.kernel_ns);
     }
-}
-
-/// Both are nodes of one graph launch.
-fn same_graph(before: Option<Before>, next: &Op) -> bool {
-    before
-        .is_some_and(|b| b.op.is_graph_node() && next.is_graph_node() && b.op.correlation == next.correlation)
 }
