@@ -31,7 +31,7 @@ pub(super) static BY_LINE: Report = Report {
     name: "gpu_lines",
     title: "GPU Time by Line",
     what: "kernels, copies and memsets by the line of the program that they were for; of them the backward pass's",
-    needs: "GPU operations",
+    needs: "GPU operations whose line is known, as in recordings of gapprobe's own",
     usual: false,
     shown: 0,
     columns: &[TIME, TOTAL, BACKWARD, INSTANCES, text("Line", "line"), FROM],
@@ -47,7 +47,7 @@ pub(super) static BY_MODULE: Report = Report {
     name: "gpu_modules",
     title: "GPU Time by Module",
     what: "the same by the torch.nn.Module, named as by named_modules()",
-    needs: "GPU operations",
+    needs: "GPU operations whose module is known, as in recordings of gapprobe's own",
     usual: false,
     shown: 0,
     columns: &[
@@ -81,7 +81,7 @@ pub(super) static BY_OPERATOR: Report = Report {
     name: "gpu_ops",
     title: "GPU Time by Operator",
     what: "the same by PyTorch's outermost operator",
-    needs: "GPU operations",
+    needs: "GPU operations of PyTorch's operators",
     usual: false,
     shown: 0,
     columns: &[TIME, TOTAL, BACKWARD, INSTANCES, text("Operator", "operator"), FROM],
@@ -206,6 +206,9 @@ fn rows<S, K: Copy + Eq + Hash>(
 ) -> Vec<Row> {
     let run = source.run;
     let sums = sums(source, Span::new(0, u64::MAX), state, whose);
+    if !sums.keys().any(|owner| matches!(owner, Owner::Of(_))) {
+        return Vec::new(); // (the trace does not tell: that is no table)
+    }
     let all: u128 = sums.values().map(|s| s.total).sum();
     // (other recorders' traces do not say whose backward pass it is)
     let tells_backward = !run.foreign || run.threads.iter().any(|t| !t.backward.is_empty());
@@ -225,11 +228,15 @@ fn rows<S, K: Copy + Eq + Hash>(
 /// Where work of nobody's came from.
 fn from<K>(source: &Source<'_>, owner: Owner<K>) -> Option<String> {
     match owner {
-        Owner::Node(kind) => Some(type_name(source.string(kind)).to_owned()),
+        Owner::Node(kind) => Some(match type_name(source.string(kind)) {
+            "" => "backward pass".to_owned(),
+            node => node.to_owned(),
+        }),
         Owner::Thread(thread) => {
             let thread = source.run.threads.get(thread)?;
             match source.string(thread.name) {
                 "" => Some(format!("thread {}", thread.tid)),
+                name if name.starts_with("thread ") => Some(name.to_owned()),
                 name => Some(format!("thread {name}")),
             }
         }

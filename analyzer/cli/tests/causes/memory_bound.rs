@@ -55,6 +55,21 @@ fn a_norm_that_is_written_out() {
     kept(&a, time(|p| layers(p, &[(NORM, "norm", 31)])));
 }
 
+/// The line is of one function: what others have is said.
+#[test]
+fn chains_of_several_functions() {
+    let (_, a) = run(|p| {
+        layers(
+            p,
+            &[(POW, "norm", 31), (MEAN, "norm", 31), (MUL, "norm", 32), (POW, "act", 41), (MUL, "act", 41)],
+        )
+    });
+    verdict(&a, "MEMORY-BOUND");
+    let seen = a.verdict.text();
+    assert!(seen.starts_with("job/net.py:31 in norm: kernels that follow each other"), "{seen}");
+    assert!(seen.contains("of that time 60% is there, 40% in act at job/net.py:41"), "{seen}");
+}
+
 /// What is converted is half as wide at the ends of the chain.
 #[test]
 fn a_chain_that_converts_types() {

@@ -60,18 +60,16 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         let rest: f64 = if name.contains("cutlass_75") { SINGLE } else { OTHERS };
         is_unaligned(name).then_some(rest.max(floor.unwrap_or(0.0)))
     })?;
-    let mut f = odd.finding((CODE, NAME))?;
+    let seen = Fact::new("products that fetch number by number run {often} and take {share} of the time")
+        .with("often", case.rhythm(odd.count))
+        .with("share", Figure::Share(odd.share()));
+    let mut f = odd.finding((CODE, NAME), seen)?;
     if floor.is_none() {
         f.confidence = Confidence::Low;
     }
     f.advice = Advice::new(
         "pad to multiples of 8",
         "make widths, heads and the vocabulary multiples of 8 (better of 64), or pad to them",
-    );
-    f.facts.say(
-        Fact::new("products that fetch number by number run {often} and take {share} of the time")
-            .with("often", case.rhythm(odd.count))
-            .with("share", Figure::Share(f.share)),
     );
     Some(f)
 }

@@ -107,15 +107,13 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         }
     }
     let pieces = Kernels::these(case, found.into_iter())?;
-    let mut f = pieces.finding((CODE, NAME))?;
+    let seen = Fact::new("kernels of attention in pieces run {often} and take {share} of the time")
+        .with("often", case.rhythm(pieces.count))
+        .with("share", Figure::Share(pieces.share()));
+    let mut f = pieces.finding((CODE, NAME), seen)?;
     f.advice = Advice::new(
         "scaled_dot_product_attention",
         "use torch.nn.functional.scaled_dot_product_attention, which never writes the matrix between the two products",
-    );
-    f.facts.say(
-        Fact::new("kernels of attention in pieces run {often} and take {share} of the time")
-            .with("often", case.rhythm(pieces.count))
-            .with("share", Figure::Share(f.share)),
     );
     Some(f)
 }

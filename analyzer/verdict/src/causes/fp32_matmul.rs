@@ -81,7 +81,10 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         () => is_fp32_product(name).then_some((1.0 / (faster * REACHED)).max(least)),
     };
     let products = Kernels::named(case, LEAST_NS, rest)?;
-    let mut f = products.finding((CODE, NAME))?;
+    let seen = Fact::new("products in float32 without tensor cores run {often} and take {share} of the time")
+        .with("often", case.rhythm(products.count))
+        .with("share", Figure::Share(products.share()));
+    let mut f = products.finding((CODE, NAME), seen)?;
     // (a transform may be cuDNN's own choice, though TF32 is allowed)
     let (sure, doubt) = match floor {
         Some(_) if !transforms => (Confidence::Medium, f.share * DOUBT),
@@ -92,11 +95,6 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     f.advice = Advice::new(
         "allow TF32, or bf16 autocast",
         "allow TF32 (torch.set_float32_matmul_precision(\"high\"), torch.backends.cudnn.allow_tf32), or train under autocast in bfloat16",
-    );
-    f.facts.say(
-        Fact::new("products in float32 without tensor cores run {often} and take {share} of the time")
-            .with("often", case.rhythm(products.count))
-            .with("share", Figure::Share(f.share)),
     );
     if let Some(tensor) = case.device.counters.and_then(|c| c.own()?.tensor) {
         f.facts.say(Fact::new("tensor cores are {tensor} busy").with("tensor", Figure::Share(tensor)));

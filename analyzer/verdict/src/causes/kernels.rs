@@ -8,15 +8,18 @@ use std::collections::{HashMap, HashSet};
 use trace::Kind;
 
 use super::Case;
-use crate::analysis::{share, Bound, Bucket, Confidence, Finding};
+use crate::analysis::{share, Bound, Bucket, Confidence, Fact, Figure, Finding};
 use crate::replay::Kernel;
 use crate::run::{Device, Op};
 use crate::sites::{Site, Sites};
 use crate::timeline::buckets::NOTICED_SHARE;
 use crate::timeline::kernels::classify;
 
-/// The line is named from this part of their time on.
+/// The line is named where that much of their time has one.
 const MOST: f64 = 0.5;
+/// Other functions are named where the first has less of their time, and they have so much.
+const ALMOST_ALL: f64 = 0.9;
+const LARGE: f64 = 0.1;
 
 /// Which kernels they are.
 enum Chosen {
@@ -132,9 +135,20 @@ impl<'c, 'a> Kernels<'c, 'a> {
         is_one.then_some((kernel.ns as f64 * rest) as u64)
     }
 
+    /// [`Self::everywhere`], at the line of the function that most of their time is for.
+    pub(super) fn finding(&self, cause: (&'static str, &'static str), seen: Fact) -> Option<Finding> {
+        let mut f = self.everywhere(cause, seen)?;
+        let functions = self.functions();
+        f.facts.add(elsewhere(&functions));
+        if let Some((first, _)) = functions.into_iter().next() {
+            f.place(first);
+        }
+        Some(f)
+    }
+
     /// The finding that they are, which wins what a replay does in which each takes its other time;
-    /// `None`: it is not worth a word. With a line, where they have one.
-    pub(super) fn finding(&self, cause: (&'static str, &'static str)) -> Option<Finding> {
+    /// `None`: it is not worth a word. `seen`: what is said of them first.
+    pub(super) fn everywhere(&self, cause: (&'static str, &'static str), seen: Fact) -> Option<Finding> {
         let case = self.case;
         let won = share(self.won, case.device.wall_ns).min(self.share());
         if won < NOTICED_SHARE {
@@ -148,9 +162,7 @@ impl<'c, 'a> Kernels<'c, 'a> {
         );
         f.confidence = f.confidence.min(Confidence::Medium);
         f.count = self.count;
-        if let Some(site) = self.line() {
-            f.place(site);
-        }
+        f.facts.say(seen);
         Some(f)
     }
 
@@ -159,8 +171,9 @@ impl<'c, 'a> Kernels<'c, 'a> {
         share(self.ns, self.case.device.wall_ns).min(self.case.share(&[Bucket::Compute]))
     }
 
-    /// The line of the program that most of their time is for, where that is known of half of it.
-    fn line(&self) -> Option<Site> {
+    /// The functions of the program that their time is for, each at its largest line, with their
+    /// parts of it, most first. None where the lines of half of it are not known.
+    fn functions(&self) -> Vec<(Site, f64)> {
         let run = self.case.run;
         let mut sites = Sites::new(run);
         let mut by_line: HashMap<u32, u64> = HashMap::new();
@@ -170,8 +183,42 @@ impl<'c, 'a> Kernels<'c, 'a> {
             let ns = by_line.entry(line).or_default();
             *ns = ns.saturating_add(self.case.analysis.counts.measure(op.span()));
         }
-        let known: u64 = by_line.values().sum();
-        let (line, _) = by_line.into_iter().max_by_key(|&(line, ns)| (ns, Reverse(line)))?;
-        sites.get(line).filter(|_| share(known, self.ns) >= MOST).cloned()
+        let mut lines: Vec<(u32, u64)> = by_line.into_iter().collect();
+        lines.sort_unstable_by_key(|&(line, ns)| (Reverse(ns), line));
+        let known: u64 = lines.iter().map(|l| l.1).sum();
+        if share(known, self.ns) < MOST {
+            return Vec::new();
+        }
+        let mut functions: Vec<(Site, u64)> = Vec::new();
+        for (line, ns) in lines {
+            let Some(site) = sites.get(line) else { continue };
+            let is_same = |at: &Site| (&at.path, &at.function) == (&site.path, &site.function);
+            match functions.iter_mut().find(|(at, _)| is_same(at)) {
+                Some((_, sum)) => *sum += ns,
+                None => functions.push((site.clone(), ns)),
+            }
+        }
+        functions.sort_by_key(|&(_, ns)| Reverse(ns));
+        functions.into_iter().map(|(site, ns)| (site, share(ns, self.ns))).collect()
     }
+}
+
+/// What of the time other functions have than the one that is named, where that is much.
+fn elsewhere(functions: &[(Site, f64)]) -> Option<Fact> {
+    let (_, own) = functions.first().filter(|(_, own)| *own < ALMOST_ALL)?;
+    let mut others = functions.iter().skip(1).filter(|(_, part)| *part >= LARGE);
+    let fact = match (others.next(), others.next()) {
+        (Some((second, part)), None) => Fact::new("of that time {own} is there, {part} in {second}")
+            .with("part", Figure::Share(*part))
+            .with("second", Figure::Who(second.clone())),
+        (Some((second, part)), Some((third, rest))) => {
+            Fact::new("of that time {own} is there, {part} in {second}, {rest} in {third}")
+                .with("part", Figure::Share(*part))
+                .with("second", Figure::Who(second.clone()))
+                .with("rest", Figure::Share(*rest))
+                .with("third", Figure::Who(third.clone()))
+        }
+        (None, _) => Fact::new("of that time {own} is there"),
+    };
+    Some(fact.with("own", Figure::Share(*own)))
 }

@@ -70,7 +70,11 @@ fn images(case: &Case) -> Option<Finding> {
         true => Some(0.0),
         false => is_norm_by_channel(name).then_some(NORM),
     };
-    let mut f = Kernels::named(case, 0, rest)?.finding((CODE, NAME))?;
+    let seen =
+        Fact::new("kernels that turn images over between layouts run {often} and take {share} of the time")
+            .with("often", case.rhythm(turned.count))
+            .with("share", Figure::Share(turned.share()));
+    let mut f = Kernels::named(case, 0, rest)?.finding((CODE, NAME), seen)?;
     // group norms take images channel by channel alone, and turn them over themselves
     let is_group_norm = |name: &str| name.contains("RowwiseMoments").then_some(0.0);
     let groups = Kernels::named(case, 0, is_group_norm).is_some();
@@ -78,11 +82,6 @@ fn images(case: &Case) -> Option<Finding> {
     f.advice = Advice::new(
         "use channels_last",
         "keep model and inputs in memory_format=torch.channels_last, so that cuDNN has nothing to turn over",
-    );
-    f.facts.say(
-        Fact::new("kernels that turn images over between layouts run {often} and take {share} of the time")
-            .with("often", case.rhythm(turned.count))
-            .with("share", Figure::Share(turned.share())),
     );
     Some(f)
 }
@@ -105,16 +104,14 @@ fn copies(case: &Case) -> Option<Finding> {
         run.operator(&origin, op).is_none_or(|operator| operator.name.contains("contiguous"))
     });
     let copies = Kernels::these(case, asked.map(|op| (as_kernel(op), 0)))?;
-    let mut f = copies.finding((CODE, NAME)).filter(|f| f.win.share() >= MINOR_WIN)?;
+    let seen = Fact::new("copies that put tensors in another order run {often} and take {share} of the time")
+        .with("often", case.rhythm(copies.count))
+        .with("share", Figure::Share(copies.share()));
+    let mut f = copies.finding((CODE, NAME), seen).filter(|f| f.win.share() >= MINOR_WIN)?;
     f.confidence = Confidence::Low;
     f.advice = Advice::new(
         "take tensors as they lie",
         "let each operation take what the one before leaves (F.linear and matmul take transposed inputs), rather than transpose(...).contiguous()",
-    );
-    f.facts.say(
-        Fact::new("copies that put tensors in another order run {often} and take {share} of the time")
-            .with("often", case.rhythm(copies.count))
-            .with("share", Figure::Share(f.share)),
     );
     Some(f)
 }

@@ -97,15 +97,13 @@ fn few_blocks(case: &Case) -> Option<Finding> {
         (kernel, (kernel.ns as f64 * SPREAD * f64::from(op.b) / all) as u64)
     });
     let few = Kernels::these(case, spread)?;
-    let mut f = few.finding((CODE, NAME))?;
+    let seen = Fact::new("kernels with blocks for half of the multiprocessors at most run {often} and take {share} of the time")
+        .with("often", case.rhythm(few.count))
+        .with("share", Figure::Share(few.share()));
+    let mut f = few.finding((CODE, NAME), seen)?;
     f.advice = Advice::new(
         "more blocks at once",
         "work on more at once (rows, heads, experts in one call), or split what one block does",
-    );
-    f.facts.say(
-        Fact::new("kernels with blocks for half of the multiprocessors at most run {often} and take {share} of the time")
-            .with("often", case.rhythm(few.count))
-            .with("share", Figure::Share(f.share)),
     );
     Some(f)
 }
@@ -123,19 +121,17 @@ fn few_rows(case: &Case) -> Option<Finding> {
     }
     let rest = tensor / products / REACHED;
     let products = Kernels::named(case, 0, |name| is_one(name).then_some(rest))?;
-    let mut f = products.finding((CODE, NAME))?;
+    let seen = Fact::new("products wait for memory: they take {share} of the time, the tensor cores are {tensor} busy, {memory} of the memory bandwidth is used; as many rows take {rest} of that in a batch several times as large")
+        .with("share", Figure::Share(products.share()))
+        .with("tensor", Figure::Share(tensor))
+        .with("memory", Figure::Share(memory))
+        .with("rest", Figure::Share(rest));
+    let mut f = products.finding((CODE, NAME), seen)?;
     // (a larger batch makes a longer step, of more rows)
     f.promise = None;
     f.advice = Advice::new(
         "a larger batch",
         "give each product more rows: a larger batch, as far as memory allows, or several requests at once",
-    );
-    f.facts.say(
-        Fact::new("products wait for memory: they take {share} of the time, the tensor cores are {tensor} busy, {memory} of the memory bandwidth is used; as many rows take {rest} of that in a batch several times as large")
-            .with("share", Figure::Share(f.share))
-            .with("tensor", Figure::Share(tensor))
-            .with("memory", Figure::Share(memory))
-            .with("rest", Figure::Share(rest)),
     );
     Some(f)
 }

@@ -75,15 +75,14 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         search.end();
     }
     let chains = Kernels::these(case, search.found.into_iter())?;
-    let mut f = chains.finding((CODE, NAME)).filter(|f| f.win.share() >= LEAST_WIN)?;
+    let seen =
+        Fact::new("kernels that follow each other through memory run {often} and take {share} of the time")
+            .with("often", case.rhythm(chains.count))
+            .with("share", Figure::Share(chains.share()));
+    let mut f = chains.finding((CODE, NAME), seen).filter(|f| f.win.share() >= LEAST_WIN)?;
     f.advice = Advice::new(
         "torch.compile, or PyTorch's fused operation",
         "put @torch.compile on the function that makes them, or use PyTorch's operation for it (F.gelu, F.rms_norm, F.cross_entropy)",
-    );
-    f.facts.say(
-        Fact::new("kernels that follow each other through memory run {often} and take {share} of the time")
-            .with("often", case.rhythm(chains.count))
-            .with("share", Figure::Share(f.share)),
     );
     if let Some(memory) = case.device.counters.and_then(|c| c.own()?.memory) {
         f.facts

@@ -60,14 +60,12 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None;
     }
     let again = Kernels::launched_from(case, |stack| computes_again(case, stack))?;
-    let mut f = again.finding((CODE, NAME))?;
+    let seen = Fact::new("the backward pass computes {share} of the time what the forward pass had computed")
+        .with("share", Figure::Share(again.share()));
+    let mut f = again.finding((CODE, NAME), seen)?;
     f.advice = Advice::new(
         "checkpoint less, if memory allows",
         "checkpoint fewer blocks, or only what is cheap to compute and large to keep, as far as memory allows",
-    );
-    f.facts.say(
-        Fact::new("the backward pass computes {share} of the time what the forward pass had computed")
-            .with("share", Figure::Share(f.share)),
     );
     f.confidence = Confidence::Low;
     f.facts.add(

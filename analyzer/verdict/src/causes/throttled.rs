@@ -78,19 +78,17 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let memory = case.device.counters.and_then(|c| c.own()?.memory);
     let gains = 1.0 - memory.unwrap_or(UNKNOWN).min(1.0);
     let rest = 1.0 - (1.0 - clock / highest) * gains;
-    let mut f = Kernels::named(case, 0, |_| Some(rest))?.finding((CODE, NAME))?;
+    let seen = Fact::new(
+        "heat or the power supply holds the clock down in {often} of the readings: {clock} of {highest} MHz",
+    )
+    .with("often", Figure::Share(often))
+    .with("clock", clock.round() as u64)
+    .with("highest", highest as u64);
+    let mut f = Kernels::named(case, 0, |_| Some(rest))?.everywhere((CODE, NAME), seen)?;
     f.confidence = f.confidence.min(if memory.is_some() { Confidence::Medium } else { Confidence::Low });
-    f.site = None;
-    f.facts.at = None;
     f.advice = Advice::new(
         "look at cooling and power",
         "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER says what holds the clock down: cooling, power supply, the server's policy",
-    );
-    f.facts.say(
-        Fact::new("heat or the power supply holds the clock down in {often} of the readings: {clock} of {highest} MHz")
-            .with("often", Figure::Share(often))
-            .with("clock", clock.round() as u64)
-            .with("highest", highest as u64),
     );
     Some(f)
 }
