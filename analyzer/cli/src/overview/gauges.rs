@@ -38,6 +38,10 @@ const REASONS: [(u64, &str); 5] = [
     (0x08, "a hardware slowdown"),
 ];
 
+/// Why a device that has counters has none here, and the first of those that do (Hopper).
+const TOO_SHORT: &str = "no whole second of the steps that count was read; a longer run has them";
+const HAS_COUNTERS: u32 = 9;
+
 /// Means over the steady state; `None`: no readings.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Gauges {
@@ -61,6 +65,13 @@ pub(super) struct Gauges {
     mfu: Option<f64>,
     /// Processes with a context on the device.
     processes: Option<u64>,
+}
+
+/// Were NVML's counters to be had, and the steps that count too short for them?
+fn too_short(run: &Run, device: &DeviceAnalysis) -> Option<&'static str> {
+    let info = &run.devices.iter().find(|d| d.ordinal == device.ordinal)?.info;
+    let is_read = run.readings.iter().any(|r| r.gauge == Gauge::PowerLimitMw as u32);
+    (device.counters.is_none() && is_read && info.compute_major >= HAS_COUNTERS).then_some(TOO_SHORT)
 }
 
 impl Gauges {
@@ -103,7 +114,9 @@ impl Gauges {
             device_grows: Growth::of(run, a, Gauge::MemoryUsed, device.ordinal),
             host_grows: Growth::of(run, a, Gauge::ResidentBytes, 0),
             counters: device.counters,
-            no_counters: Counters::why_none(run, device.ordinal).map(str::to_owned),
+            no_counters: Counters::why_none(run, device.ordinal)
+                .or_else(|| too_short(run, device))
+                .map(str::to_owned),
             mfu: peaks::mfu(run, a, device),
             processes: last(Gauge::Processes, 1.0).map(|n| n as u64),
         }

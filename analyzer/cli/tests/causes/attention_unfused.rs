@@ -76,6 +76,41 @@ fn other_softmaxes_are_none() {
     verdict(&run(|p| layers(p, true)).1, "GPU-BOUND");
 }
 
+/// By their order alone that is no more than possible.
+#[test]
+fn without_lines_and_operators_it_is_a_maybe() {
+    let (run_, a) = run(in_pieces);
+    verdict(&a, "ATTENTION-UNFUSED");
+    let line = ::verdict::output::sentence::line(&run_, &a, None);
+    assert!(line.contains("maybe attention is not fused"), "{line}");
+}
+
+/// A classifier's head and the next batch's first product; one model's and the next one's; a
+/// convolution.
+#[test]
+fn what_does_not_belong_together_is_none() {
+    let products = |between: fn(&mut Program), function: &'static str, product: &'static str| {
+        let (_, a) = run(|p| {
+            for _ in 0..20 {
+                p.launches_at = p.b.stack(&[("head", "/job/net.py", 31), ("<module>", "/job/train.py", 9)]);
+                p.launch(GEMM, 264, 200_000);
+                p.launch(SOFTMAX, 264, 100_000);
+                between(p);
+                p.launches_at = p.b.stack(&[(function, "/job/net.py", 51), ("<module>", "/job/train.py", 9)]);
+                p.launch(product, 264, 200_000);
+                p.launch("layer_norm_kernel", 264, 50_000);
+            }
+            p.optimizer(25_000);
+        });
+        a.findings.iter().any(|f| f.cause == "ATTENTION-UNFUSED")
+    };
+    assert!(products(|_| {}, "head", GEMM), "one function's are");
+    assert!(!products(|p| p.copy(7, false, 4_000, true), "head", GEMM), "a copy to the host between them");
+    assert!(!products(|_| {}, "other", GEMM), "of two functions");
+    let convolution = "sm90_xmma_fprop_implicit_gemm_bf16bf16_bf16f32_f32_nhwckrsc_nhwc_cudnn";
+    assert!(!products(|_| {}, "head", convolution), "a convolution");
+}
+
 /// Attention over the channels of an image: a softmax of a few numbers; what it weighs is large.
 #[test]
 fn elementwise_kernels_on_more_than_the_softmax_are_none() {

@@ -55,6 +55,25 @@ fn products_in_float32_leave_the_tensor_cores_idle() {
     kept(&a, time(|p| layers(p, 0, FFMA)));
 }
 
+/// One program on two GPUs: the fix is of both, but what the other computes otherwise stays.
+#[test]
+fn another_gpu_has_the_same_products_or_does_not() {
+    let on_both = |other: &'static str| {
+        run(move |p| {
+            p.b.device(1, "SIM H200", 132);
+            let begin = p.t;
+            layers(p, 20, FFMA);
+            let end = std::mem::replace(&mut p.t, begin);
+            (p.device, p.tid) = (1, 300);
+            layers(p, 20, other);
+            (p.device, p.tid, p.t) = (0, 100, p.t.max(end));
+        })
+        .1
+    };
+    verdict(&on_both(FFMA), "FP32-MATMUL");
+    verdict(&on_both(BF16), "GPU-BOUND");
+}
+
 #[test]
 fn few_and_short_ones_are_no_cause() {
     verdict(&run(few).1, "GPU-BOUND");

@@ -8,13 +8,16 @@
 //! # How it is recognised
 //! By the order of kernels on a stream: a softmax that lies between two matrix products, with
 //! nothing but elementwise kernels (scale, mask, dropout, conversion) of about its length between
-//! them and it; the same of its backward pass. The softmax in front of a loss (log_softmax), over
-//! the channels of an image, below 10 us, or one that a choice follows (a router's) is none.
+//! them and it, all in one step; the same of its backward pass. The softmax in front of a loss
+//! (log_softmax), over the channels of an image, below 10 us, or one that a choice follows (a
+//! router's) is none; nor are products of weights (`linear`, `mm`, convolutions), or of two
+//! functions of the program.
 //!
 //! # How sure
 //! Which kernels lie between the products, and for how long, is exact; that they are an attention
-//! is told by their order alone, and whether a fused one takes this mask or bias is not known: the
-//! confidence is medium at most. The prediction leaves them out; the two products, which no longer
+//! is told by their order, and whether a fused one takes this mask or bias is not known: the
+//! confidence is medium at most, and low where neither operators nor lines are known. The
+//! prediction leaves them out; the two products, which no longer
 //! write and read that matrix, take 0.7 of their time (H200, bfloat16: 0.87 with a bias, 0.49 to
 //! 0.64 without, 0.3 under a causal mask), or what is left of it without the softmax's if that is
 //! more.
@@ -38,11 +41,12 @@ use std::collections::HashMap;
 
 use trace::Kind;
 
-use super::kernel_names::{is_attention, is_product};
-use super::kernels::{as_kernel, Kernels};
+use super::kernel_names::{is_attention, is_convolution, is_product};
+use super::kernels::{as_kernel, goes_on_or_ends, Kernels};
 use super::Case;
-use crate::analysis::{Advice, Fact, Figure, Finding};
+use crate::analysis::{Advice, Confidence, Fact, Figure, Finding};
 use crate::run::Op;
+use crate::sites::Sites;
 
 /// Stable code.
 pub const CODE: &str = "GP135";
@@ -77,10 +81,14 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if !parts.values().any(|part| *part == Part::Softmax) {
         return None;
     }
-    let mut found = Vec::new();
+    let (mut found, mut by_order_alone) = (Vec::new(), false);
+    let mut products = Products { case, sites: Sites::new(case.run) };
     for stream in &device.streams {
-        let ops: Vec<&Op> = stream.ops.iter().filter(|op| op.kind == Kind::Kernel).collect();
-        let part = |op: &Op| parts.get(&op.a).copied().unwrap_or(Part::Other);
+        let ops: Vec<&Op> = stream.ops.iter().filter(|op| goes_on_or_ends(op)).collect();
+        let part = |op: &Op| match op.kind {
+            Kind::Kernel => parts.get(&op.a).copied().unwrap_or(Part::Other),
+            _ => Part::Other,
+        };
         for (at, op) in ops.iter().enumerate() {
             let ns = op.span().ns();
             let is_seen = || case.analysis.counts.measure(op.span()) > 0;
@@ -96,6 +104,14 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
             let before = between(before.iter().rev().copied(), &part);
             let after = between(after.iter().skip(1).copied(), &part);
             let (Some((before, first)), Some((after, second))) = (before, after) else { continue };
+            if case.step_of(first) != case.step_of(second) {
+                continue;
+            }
+            match products.are_of_attention([first, second]) {
+                Some(true) => {}
+                Some(false) => continue,
+                None => by_order_alone = true,
+            }
             let pieces = before.into_iter().chain(after).chain([*op]);
             found.extend(pieces.map(|op| (as_kernel(op), 0)));
             // (what they no longer write and read is no longer than the softmax, which does both)
@@ -111,11 +127,40 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         .with("often", case.rhythm(pieces.count))
         .with("share", Figure::Share(pieces.share()));
     let mut f = pieces.finding((CODE, NAME), seen)?;
+    if by_order_alone {
+        f.confidence = Confidence::Low;
+    }
     f.advice = Advice::new(
         "scaled_dot_product_attention",
         "use torch.nn.functional.scaled_dot_product_attention, which never writes the matrix between the two products",
     );
     Some(f)
+}
+
+/// What is known of products.
+struct Products<'c, 'a> {
+    case: &'c Case<'a>,
+    sites: Sites<'a>,
+}
+
+impl Products<'_, '_> {
+    /// May a softmax between these be an attention's? `None`: neither operators nor lines tell.
+    fn are_of_attention(&mut self, both: [&Op; 2]) -> Option<bool> {
+        let run = self.case.run;
+        let origins = both.map(|op| (op, run.origin(op)));
+        let operators = origins.each_ref().map(|(op, origin)| run.operator(origin.as_ref()?, op));
+        let is_of_weights = |name: &str| {
+            name == "aten::mm" || ["linear", "addmm", "conv"].iter().any(|word| name.contains(word))
+        };
+        if operators.iter().flatten().any(|operator| is_of_weights(operator.name)) {
+            return Some(false);
+        }
+        let lines = origins.each_ref().map(|(_, origin)| self.sites.of_kernel(origin.as_ref()?.work.stack));
+        match lines.map(|line| self.sites.get(line?)) {
+            [Some(one), Some(other)] => Some((&one.path, &one.function) == (&other.path, &other.function)),
+            _ => operators.iter().all(Option::is_some).then_some(true),
+        }
+    }
 }
 
 /// Was it put on the GPU by the fused function, which has computed it in pieces?
@@ -146,7 +191,7 @@ fn part_of(name: &str) -> Part {
     let name = name.to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
     if is_product(&name) {
-        return Part::Product;
+        return if is_convolution(&name) { Part::Other } else { Part::Product };
     }
     // (over the channels of an image; XLA's name for any norm; what draws numbers for a choice)
     let others = ["spatialsoftmax", "triton_softmax", "distribution_", "logsoftmax", "log_softmax", "reduce"];

@@ -8,10 +8,11 @@ use std::collections::HashMap;
 
 use super::{power, saves, MODEL_ERROR};
 use crate::analysis::{
-    Advice, Analysis, Bound, Bucket, Confidence, DeviceAnalysis, Facts, Finding, Often, Promise, Win,
+    Advice, Analysis, Bound, Bucket, Confidence, DeviceAnalysis, Facts, Finding, Often, Promise, StepSource,
+    Win,
 };
 use crate::replay::{Fix, Fixes, Kernel, Prepared};
-use crate::run::{Device, Run, Span, NONE};
+use crate::run::{Device, Op, Run, Span, NONE};
 
 /// From this win on the GPU is so much busier that its clock may be another one.
 const CLEAR_WIN: f64 = 0.2;
@@ -128,6 +129,15 @@ impl<'a> Case<'a> {
         self.run.devices.iter().find(|d| d.ordinal == self.device.ordinal)
     }
 
+    /// The step that counts in which an operation of the device begins, by its place among them;
+    /// `None`: in none, or steps are periods, which begin anywhere in the program's.
+    pub(super) fn step_of(&self, op: &Op) -> Option<usize> {
+        let steps = &self.analysis.steps;
+        let all = if steps.source == StepSource::Period { &[] } else { steps.steady() };
+        let at = all.partition_point(|s| s.span.end <= op.start);
+        all.get(at).filter(|s| s.span.start <= op.start).map(|_| at)
+    }
+
     /// Share of the wall time in these buckets, less what goes with writing checkpoints.
     pub(crate) fn share(&self, buckets: &[Bucket]) -> f64 {
         let own = |b: Bucket| self.device.buckets.share(b) - self.saves.share(b, self.device);
@@ -184,9 +194,10 @@ impl<'a> Case<'a> {
         Some(memory / self.share(&[Bucket::Compute]).max(memory))
     }
 
-    /// What the replay wins, at most `most`, with kernels that take as long as `takes` says, ns.
-    pub(super) fn win_of_kernels(&self, takes: &dyn Fn(Kernel) -> u64, most: Bound) -> Win {
-        let room = self.elsewhere.room().max(0.0);
+    /// What the replay wins, at most `most` and the `room` that other devices leave, with kernels
+    /// that take as long as `takes` says, ns.
+    pub(super) fn win_of_kernels(&self, takes: &dyn Fn(Kernel) -> u64, most: Bound, room: f64) -> Win {
+        let room = room.max(0.0);
         if !self.trusts_replay() {
             return Win::within(room, most);
         }

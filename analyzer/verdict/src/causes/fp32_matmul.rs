@@ -33,7 +33,7 @@
 //! True` for convolutions; or train under `torch.autocast("cuda", torch.bfloat16)`, which saves
 //! memory traffic as well. cuBLAS: `CUBLAS_TF32_TENSOR_OP_MATH`; CuPy: `CUPY_TF32=1`.
 
-use super::kernel_names::{is_convolution, is_fp32_product, is_tf32, is_transformed};
+use super::kernel_names::{is_complex, is_convolution, is_fourier, is_fp32_product, is_tf32, is_transformed};
 use super::kernels::Kernels;
 use super::Case;
 use crate::analysis::{peaks, Advice, Confidence, Fact, Figure, Finding};
@@ -74,6 +74,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     // no faster than its memory traffic
     let floor = case.memory_floor();
     let least = floor.unwrap_or(0.0);
+    // (without a transform, products of complex numbers are the program's own)
+    let has_fourier = Kernels::named(case, 0, |name| is_fourier(name).then_some(0.0)).is_some();
+    let is_transformed = |name: &str| is_transformed(name) && (has_fourier || !is_complex(name));
     let transforms = Kernels::named(case, LEAST_NS, |name| is_transformed(name).then_some(0.0)).is_some();
     let rest = |name: &str| match () {
         () if allowed[usize::from(is_convolution(name))] => None,

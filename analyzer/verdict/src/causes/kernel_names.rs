@@ -12,7 +12,9 @@ fn says(name: &str, words: &[&str]) -> bool {
 pub(super) fn is_product(name: &str) -> bool {
     const WORDS: [&str; 8] =
         ["gemm", "nvjet", "cutlass", "wgmma", "triton_tem_", "triton_mm", "triton_bmm", "splitkreduce"];
-    says(name, &WORDS) && !is_attention(name)
+    // (all that is written in CuTe's DSL is called so)
+    let is_any = says(name, &["kernel_cutlass_"]) && !says(name, &["gemm"]);
+    says(name, &WORDS) && !is_attention(name) && !is_any
 }
 
 /// Attention as one kernel.
@@ -21,30 +23,47 @@ pub(super) fn is_attention(name: &str) -> bool {
 }
 
 /// A matrix product on tensor cores whose rows begin where only single numbers of 16 bits can be
-/// read, `1`, or two of them, `2`. (Four of 32 bits are all that is read at once.)
+/// read, `1`, or two of them, `2`. (Four of 32 bits are all that is read at once; one of float64 or
+/// a complex number is what always is. An image has the channels that it has.)
 pub(super) fn is_unaligned(name: &str) -> bool {
     let has =
         |end: &str| name.split(end).skip(1).any(|rest| !rest.starts_with(|next: char| next.is_ascii_digit()));
-    name.contains("tensorop") && (has("_align1") || has("_align2"))
+    let is_wide = says(name, &["d884", "z884", "c1688"]);
+    name.contains("tensorop") && (has("_align1") || has("_align2")) && !is_wide && !is_convolution(name)
 }
 
 /// A convolution in float32 by transforms, which spares multiplications and takes no tensor core.
 pub(super) fn is_transformed(name: &str) -> bool {
-    const WORDS: [&str; 4] = ["fft2d_", "pointwise_mult_and_sum_complex", "winograd", "cf32cf32"];
-    says(name, &WORDS) && !says(name, &["fp16", "half", "h884", "bf16"])
+    const WORDS: [&str; 3] = ["fft2d_", "pointwise_mult_and_sum_complex", "winograd"];
+    (says(name, &WORDS) || is_complex(name)) && !says(name, &NARROW) && !says(name, &["miopen"])
 }
+
+/// A product of complex numbers: the middle of such a convolution, or the program's own.
+pub(super) fn is_complex(name: &str) -> bool {
+    says(name, &["cf32cf32"])
+}
+
+/// The begin of such a convolution: Fourier's transform.
+pub(super) fn is_fourier(name: &str) -> bool {
+    says(name, &["fft2d_"])
+}
+
+/// Of 16 bits.
+const NARROW: [&str; 4] = ["fp16", "half", "h884", "bf16"];
 
 /// A matrix product or convolution on the pipes for float32. (Not those of few rows, which wait
 /// for memory.)
 pub fn is_fp32_product(name: &str) -> bool {
     let products = ["_ffma_", "simt_sgemm", "simt_sfprop", "simt_sdgrad", "simt_swgrad", "_scudnn_"];
     let older = ["volta_sgemm", "ampere_sgemm", "maxwell_sgemm", "convolve_sgemm<float", "convolve_sgemmif"];
-    (says(name, &products) || says(name, &older)) && !is_transformed(name)
+    (says(name, &products) || says(name, &older)) && !is_transformed(name) && !says(name, &NARROW)
 }
 
-/// A product or convolution on tensor cores, in TF32.
+/// A product or convolution on tensor cores, in TF32. (cuBLAS's `nvjet` runs on nothing else; `sss`
+/// takes and gives float32.)
 pub fn is_tf32(name: &str) -> bool {
-    says(name, &["tf32", "s1688", "s161616"]) && !says(name, &["bf16", "_f16", "fp16"])
+    let is_nvjet = says(name, &["nvjet"]) && says(name, &["_sss_"]);
+    is_nvjet || says(name, &["tf32", "s1688", "s161616"]) && !says(name, &["bf16", "_f16", "fp16"])
 }
 
 /// Of such: a convolution, and no matrix product.
@@ -60,13 +79,17 @@ pub(super) fn is_pointwise(name: &str) -> bool {
         ["multi_tensor", "distribution_", "triton_", "spatialsoftmax", "batch_norm", "double"];
     const WORDS: [&str; 6] =
         ["elementwise_kernel", "reduce_kernel", "softmax", "layer_norm", "gather_kernel", "scatter_kernel"];
-    says(name, &WORDS) && !says(name, &NOT)
+    // (mangled: template arguments, and parameters of a lambda)
+    let is_double = ["IdE", "Idd", "IdLi", "EUldE", "EUldd"].iter().any(|of| name.contains(of));
+    says(name, &WORDS) && !says(name, &NOT) && !is_double
 }
 
 /// It is made for few blocks: a step of it waits for the one before, or for another GPU.
 pub(super) fn is_of_few_blocks(name: &str) -> bool {
-    const WORDS: [&str; 8] = ["persist", "rnn", "lstm", "gru", "ctc_", "allreduce", "all_reduce", "lamport"];
-    says(name, &WORDS)
+    const SERIAL: [&str; 10] =
+        ["persist", "rnn", "lstm", "gru", "ctc_", "nms", "from_mask", "getrf", "potrf", "geqrf"];
+    const WAITING: [&str; 5] = ["allreduce", "all_reduce", "lamport", "barrier", "signal"];
+    says(name, &SERIAL) || says(name, &WAITING)
 }
 
 /// It converts types and does nothing else.
@@ -121,7 +144,7 @@ mod tests {
     const ODD: &str = "void cutlass::Kernel2<cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1>(cutlass_75_tensorop_bf16_s1688gemm_bf16_128x128_tn_align1::Params)";
     const COPY: &str = "void at::native::elementwise_kernel<128, 4, void at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)::{lambda()#3}>>";
     const CAST: &str = "_ZN2at6native27unrolled_elementwise_kernelIZZZNS0_23direct_copy_kernel_cudaERNS_18TensorIteratorBaseEENKUlvE1_clEvENKUlvE10_clEvEUlN3c108BFloat16EE_St5arrayIPcLm2EELi4E23TrivialOffsetCalculatorILi1EjESD_NS0_6memory12LoadWithCastILi1EEENSE_13StoreWithCastILi1EEEEEviT_T0_T2_T3_T4_T5_";
-    const NARROW: &str = "_ZN2at6native29vectorized_elementwise_kernelILi8EZNS0_25bfloat16_copy_kernel_cudaERNS_18TensorIteratorBaseEEUlfE_St5arrayIPcLm2EEEEviT0_T1_";
+    const NARROW_COPY: &str = "_ZN2at6native29vectorized_elementwise_kernelILi8EZNS0_25bfloat16_copy_kernel_cudaERNS_18TensorIteratorBaseEEUlfE_St5arrayIPcLm2EEEEviT0_T1_";
     const NVJET: &str = "nvjet_sm90_tst_192x192_64x4_1x2_h_bz_coopB_TNN";
     const SOFTMAX: &str = "void (anonymous namespace)::softmax_warp_forward<c10::BFloat16, c10::BFloat16, float, 11, false, false>(c10::BFloat16*, c10::BFloat16 const*, int, int, int)";
     const FLASH: &str = "cudnn_generated_fort_native_sdpa_sm90_flash_bprop_wgmma_f16_knob_26_64x64x64_1x4x1_cga1x1x1_kernel0_0";
@@ -129,8 +152,21 @@ mod tests {
 
     #[test]
     fn products() {
-        all(is_product, &[FFMA, TF32, ODD, NVJET], &[COPY, SOFTMAX, FLASH]);
-        all(is_unaligned, &[ODD], &[TF32, NVJET, "cutlass_80_tensorop_s16816gemm_bf16_nn_align16"]);
+        const DSL: &str = "kernel_cutlass_kernel_quack_rmsnorm_RMSNorm_object_at__tensorptrbf16gmem";
+        all(is_product, &[FFMA, TF32, ODD, NVJET], &[COPY, SOFTMAX, FLASH, DSL]);
+        all(
+            is_unaligned,
+            &[ODD],
+            &[
+                TF32,
+                NVJET,
+                "cutlass_80_tensorop_s16816gemm_bf16_nn_align16",
+                "void cutlass::Kernel2<cutlass_80_tensorop_d884gemm_64x64_16x4_nt_align1>(Params)",
+                "void cutlass::Kernel2<cutlass_80_tensorop_z884gemm_64x64_8x3_nn_align1>(Params)",
+                "void cutlass::Kernel2<cutlass_80_tensorop_c1688gemm_64x64_16x3_nn_align1>(Params)",
+                "cutlass_80_tensorop_s16816wgrad_optimized_bf16_128x64_32x3_nhwc_align2",
+            ],
+        );
         all(
             is_fp32_product,
             &[
@@ -149,6 +185,7 @@ mod tests {
                 "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float, float, false, float>",
                 "fmha_cutlassF_f32_aligned_64x64_rf_sm80",
                 "void sgemm_largek_lds64<true, false, 5, 5, 4, 4, 4, 34>",
+                "volta_fp16_scudnn_fp16_128x64_relu_small_nn_v1",
             ],
         );
         all(
@@ -163,16 +200,30 @@ mod tests {
         );
         all(
             is_tf32,
-            &[TF32, "sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x256x32"],
+            &[
+                TF32,
+                "sm90_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize128x256x32",
+                "nvjet_sm100_sss_128x128_32x6_2x1_2cta_v_bz_TNT",
+            ],
             &[FFMA, ODD, "turing_fp16_s1688gemm_fp16_128x128_ldg8_f2f_nn"],
         );
     }
 
     #[test]
     fn what_only_moves_data() {
-        all(is_pointwise, &[COPY, CAST, NARROW, SOFTMAX], &[NVJET, FLASH, "triton_red_fused_softmax_3"]);
-        all(is_cast, &[CAST, NARROW, "cupy_copy__float_float16"], &[COPY, NVJET, "cupy_copy__float_float"]);
-        all(is_strided_copy, &[COPY], &[CAST, NARROW, SOFTMAX]);
+        const DOUBLE: &str = "_ZN2at6native29vectorized_elementwise_kernelILi4ENS0_15CUDAFunctor_addIdEESt5arrayIPcLm3EEEEviT0_T1_";
+        const OF_DOUBLES: &str = "_ZN2at6native29vectorized_elementwise_kernelILi4EZZZNS0_16tanh_kernel_cudaERNS_18TensorIteratorBaseEENKUlvE0_clEvENKUlvE_clEvEUldE_St5arrayIPcLm2EEEEviT0_T1_";
+        all(
+            is_pointwise,
+            &[COPY, CAST, NARROW_COPY, SOFTMAX],
+            &[NVJET, FLASH, DOUBLE, OF_DOUBLES, "triton_red_fused_softmax_3"],
+        );
+        all(
+            is_cast,
+            &[CAST, NARROW_COPY, "cupy_copy__float_float16"],
+            &[COPY, NVJET, "cupy_copy__float_float"],
+        );
+        all(is_strided_copy, &[COPY], &[CAST, NARROW_COPY, SOFTMAX]);
     }
 
     /// cuDNN's, versions 8 and 9.

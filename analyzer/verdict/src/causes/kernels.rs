@@ -3,12 +3,13 @@
 //! steps, for which line.
 
 use std::cmp::Reverse;
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 
 use trace::Kind;
 
 use super::Case;
-use crate::analysis::{share, Bound, Bucket, Confidence, Fact, Figure, Finding};
+use crate::analysis::{share, Bound, Bucket, Confidence, DeviceAnalysis, Fact, Figure, Finding};
 use crate::replay::Kernel;
 use crate::run::{Device, Op};
 use crate::sites::{Site, Sites};
@@ -41,6 +42,12 @@ fn key(kernel: Kernel) -> Key {
 /// An operation as the replay has it.
 pub(super) fn as_kernel(op: &Op) -> Kernel {
     Kernel { id: op.a, start: op.start, captured: op.captured, call: op.call, ns: op.span().ns() }
+}
+
+/// Of what belongs together: a kernel, or a copy to the host, behind which another thing begins.
+/// (Other copies are part of it: `masked_fill` makes one.)
+pub(super) fn goes_on_or_ends(op: &Op) -> bool {
+    op.kind == Kind::Kernel || op.is_copy_to_host()
 }
 
 /// Kernels of the device that a case is about.
@@ -135,9 +142,9 @@ impl<'c, 'a> Kernels<'c, 'a> {
         is_one.then_some((kernel.ns as f64 * rest) as u64)
     }
 
-    /// [`Self::everywhere`], at the line of the function that most of their time is for.
+    /// The finding that they are, at the line of the function that most of their time is for.
     pub(super) fn finding(&self, cause: (&'static str, &'static str), seen: Fact) -> Option<Finding> {
-        let mut f = self.everywhere(cause, seen)?;
+        let mut f = self.within(self.room(), cause, seen)?;
         let functions = self.functions();
         f.facts.add(elsewhere(&functions));
         if let Some((first, _)) = functions.into_iter().next() {
@@ -146,20 +153,39 @@ impl<'c, 'a> Kernels<'c, 'a> {
         Some(f)
     }
 
-    /// The finding that they are, which wins what a replay does in which each takes its other time;
-    /// `None`: it is not worth a word. `seen`: what is said of them first.
-    pub(super) fn everywhere(&self, cause: (&'static str, &'static str), seen: Fact) -> Option<Finding> {
+    /// The finding that they are, of no line, by what holds for this device alone.
+    pub(super) fn of_device(&self, cause: (&'static str, &'static str), seen: Fact) -> Option<Finding> {
+        self.within(self.case.elsewhere.room(), cause, seen)
+    }
+
+    /// What can be won at most: other devices take what such a change leaves of their kernels.
+    fn room(&self) -> f64 {
+        let case = self.case;
+        let left = |found: &DeviceAnalysis| {
+            let device = case.run.devices.iter().find(|d| d.ordinal == found.ordinal);
+            let ops = device.into_iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
+            let won = ops.filter(|op| op.kind == Kind::Kernel).map(|op| {
+                let kernel = as_kernel(op);
+                let rest = self.becomes(kernel).unwrap_or(kernel.ns) as f64 / kernel.ns.max(1) as f64;
+                (case.analysis.counts.measure(op.span()) as f64 * (1.0 - rest)) as u64
+            });
+            found.buckets.share(Bucket::Compute) - share(won.sum(), found.wall_ns)
+        };
+        let others = case.analysis.devices.iter().filter(|d| d.ordinal != case.device.ordinal);
+        1.0 - others.map(left).fold(0.0, f64::max)
+    }
+
+    /// What a replay wins in which each takes its other time, at most `room`; `None`: it is not
+    /// worth a word. `seen`: what is said of them first.
+    fn within(&self, room: f64, cause: (&'static str, &'static str), seen: Fact) -> Option<Finding> {
         let case = self.case;
         let won = share(self.won, case.device.wall_ns).min(self.share());
         if won < NOTICED_SHARE {
             return None;
         }
         let most = Bound::kernels(&case.device.buckets, won);
-        let mut f = case.finding(
-            cause,
-            self.share(),
-            case.win_of_kernels(&|k| self.becomes(k).unwrap_or(k.ns), most),
-        );
+        let win = case.win_of_kernels(&|k| self.becomes(k).unwrap_or(k.ns), most, room);
+        let mut f = case.finding(cause, self.share(), win);
         f.confidence = f.confidence.min(Confidence::Medium);
         f.count = self.count;
         f.facts.say(seen);
@@ -189,13 +215,15 @@ impl<'c, 'a> Kernels<'c, 'a> {
         if share(known, self.ns) < MOST {
             return Vec::new();
         }
-        let mut functions: Vec<(Site, u64)> = Vec::new();
+        let (mut functions, mut known) = (Vec::<(Site, u64)>::new(), HashMap::new());
         for (line, ns) in lines {
             let Some(site) = sites.get(line) else { continue };
-            let is_same = |at: &Site| (&at.path, &at.function) == (&site.path, &site.function);
-            match functions.iter_mut().find(|(at, _)| is_same(at)) {
-                Some((_, sum)) => *sum += ns,
-                None => functions.push((site.clone(), ns)),
+            match known.entry((&site.path, &site.function)) {
+                Entry::Vacant(new) => {
+                    new.insert(functions.len());
+                    functions.push((site.clone(), ns));
+                }
+                Entry::Occupied(at) => functions[*at.get()].1 += ns,
             }
         }
         functions.sort_by_key(|&(_, ns)| Reverse(ns));

@@ -92,9 +92,11 @@ fn few_blocks(case: &Case) -> Option<Finding> {
             && !classify(name()).collective
             && !is_of_few_blocks(name())
     };
+    // no faster than its memory traffic
+    let floor = case.memory_floor().unwrap_or(0.0);
     let spread = stream.ops.iter().filter(is_few).map(|op| {
         let kernel = as_kernel(op);
-        (kernel, (kernel.ns as f64 * SPREAD * f64::from(op.b) / all) as u64)
+        (kernel, (kernel.ns as f64 * (SPREAD * f64::from(op.b) / all).max(floor)) as u64)
     });
     let few = Kernels::these(case, spread)?;
     let seen = Fact::new("kernels with blocks for half of the multiprocessors at most run {often} and take {share} of the time")

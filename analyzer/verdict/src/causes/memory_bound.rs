@@ -8,9 +8,9 @@
 //!
 //! # How it is recognised
 //! By chains: kernels of PyTorch's that work on each element, or sum some up, one behind the other
-//! on a stream, put there by one function and module of the program, forward or backward. Any
-//! other kernel ends a chain, and so does the same kernel of the same line: it works on another
-//! tensor (a loop). Gradients of weights and biases are no part of one, and one below 20 us does
+//! on a stream, in one step, put there by one function and module of the program, forward or
+//! backward. Any other kernel and a copy to the host ends a chain, and so does the same kernel of the same
+//! line: it works on another tensor (a loop). Gradients of weights and biases are no part of one, and one below 20 us does
 //! not count. It needs the lines of the program.
 //!
 //! # How sure
@@ -33,18 +33,18 @@
 //! `F.layer_norm`, `F.rms_norm`, `F.cross_entropy`. A custom kernel (Triton) where there is none.
 //! Keep what lies between in bfloat16 where float32 is not needed.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use trace::Kind;
 
 use super::kernel_names::{is_cast, is_pointwise};
-use super::kernels::{as_kernel, Kernels};
+use super::kernels::{as_kernel, goes_on_or_ends, Kernels};
 use super::Case;
 use crate::analysis::{Advice, Fact, Figure, Finding};
 use crate::replay::Kernel;
 use crate::run::autograd::type_name;
 use crate::run::Op;
-use crate::sites::{Site, Sites};
+use crate::sites::Sites;
 
 /// Stable code.
 pub const CODE: &str = "GP137";
@@ -69,9 +69,8 @@ type Of = (u32, u32, bool);
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let device = case.recorded_device()?;
     let mut search = Search::new(case);
-    let kernels = device.streams.iter().map(|s| s.ops.iter().filter(|op| op.kind == Kind::Kernel));
-    for stream in kernels {
-        stream.for_each(|op| search.next(op));
+    for stream in &device.streams {
+        stream.ops.iter().filter(|op| goes_on_or_ends(op)).for_each(|op| search.next(op));
         search.end();
     }
     let chains = Kernels::these(case, search.found.into_iter())?;
@@ -99,11 +98,13 @@ struct Search<'c, 'a> {
     links: HashMap<u32, (bool, bool)>,
     /// By the number of a line: another line, the first that was met in the same function.
     by_line: HashMap<u32, u32>,
-    /// Those first ones.
-    functions: Vec<u32>,
-    of: Option<Of>,
-    /// The chain so far, with the line of each.
-    chain: Vec<(Kernel, u32)>,
+    /// Those first ones, by file and function.
+    functions: HashMap<(Box<str>, Box<str>), u32>,
+    /// Of the chain so far, and its step.
+    of: Option<(Of, Option<usize>)>,
+    chain: Vec<Kernel>,
+    /// Its kernels (ids of definitions), each with its line.
+    met: HashSet<(u32, u32)>,
     found: Vec<(Kernel, u64)>,
 }
 
@@ -116,26 +117,28 @@ impl<'c, 'a> Search<'c, 'a> {
             sites: Sites::new(case.run),
             links: named.map(|(id, name)| (id, (is_pointwise(name), is_cast(name)))).collect(),
             by_line: HashMap::new(),
-            functions: Vec::new(),
+            functions: HashMap::new(),
             of: None,
             chain: Vec::new(),
+            met: HashSet::new(),
             found: Vec::new(),
         }
     }
 
     fn next(&mut self, op: &Op) {
-        let is_link = self.links.get(&op.a).is_some_and(|link| link.0);
+        let is_link = op.kind == Kind::Kernel && self.links.get(&op.a).is_some_and(|link| link.0);
         let is_seen = is_link && self.case.analysis.counts.measure(op.span()) > 0;
         let of = if is_seen { self.of(op) } else { None };
         let Some((of, line)) = of else { return self.end() };
         let kernel = as_kernel(op);
         // (the same again is done to another tensor)
-        let again = self.chain.iter().any(|link| (link.0.id, link.1) == (kernel.id, line));
-        if self.of != Some(of) || again {
+        let (of, again) = (Some((of, self.case.step_of(op))), self.met.contains(&(kernel.id, line)));
+        if self.of != of || again {
             self.end();
         }
-        self.of = Some(of);
-        self.chain.push((kernel, line));
+        self.of = of;
+        self.met.insert((kernel.id, line));
+        self.chain.push(kernel);
     }
 
     /// Function, module and pass of a kernel, and its line.
@@ -151,13 +154,8 @@ impl<'c, 'a> Search<'c, 'a> {
             Some(function) => *function,
             None => {
                 let site = self.sites.get(line)?;
-                let mut known =
-                    self.functions.iter().filter_map(|&other| Some((other, self.sites.get(other)?)));
-                let is_same = |at: &Site| (&at.path, &at.function) == (&site.path, &site.function);
-                let function = known.find(|(_, at)| is_same(at)).map_or(line, |(other, _)| other);
-                if function == line {
-                    self.functions.push(line);
-                }
+                let function = (site.path.clone().into(), site.function.clone().into());
+                let function = *self.functions.entry(function).or_insert(line);
                 self.by_line.insert(line, function);
                 function
             }
@@ -170,14 +168,15 @@ impl<'c, 'a> Search<'c, 'a> {
     fn end(&mut self) {
         self.of = None;
         let chain = std::mem::take(&mut self.chain);
-        let all = chain.iter().fold(0u64, |sum, (kernel, _)| sum.saturating_add(kernel.ns));
-        let longest = chain.iter().map(|(kernel, _)| kernel.ns).max().unwrap_or(0);
-        let casts = chain.iter().filter(|(k, _)| self.links.get(&k.id).is_some_and(|link| link.1)).count();
+        self.met.clear();
+        let all = chain.iter().fold(0u64, |sum, kernel| sum.saturating_add(kernel.ns));
+        let longest = chain.iter().map(|kernel| kernel.ns).max().unwrap_or(0);
+        let casts = chain.iter().filter(|k| self.links.get(&k.id).is_some_and(|link| link.1)).count();
         if chain.len() < 2 || casts == chain.len() || all < LEAST_NS {
             return;
         }
         let converts = casts > 0;
         let rest = longest as f64 * if converts { NARROW } else { 1.0 } / all as f64;
-        self.found.extend(chain.into_iter().map(|(k, _)| (k, (k.ns as f64 * rest) as u64)));
+        self.found.extend(chain.into_iter().map(|k| (k, (k.ns as f64 * rest) as u64)));
     }
 }

@@ -84,7 +84,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     .with("often", Figure::Share(often))
     .with("clock", clock.round() as u64)
     .with("highest", highest as u64);
-    let mut f = Kernels::named(case, 0, |_| Some(rest))?.everywhere((CODE, NAME), seen)?;
+    let mut f = Kernels::named(case, 0, |_| Some(rest))?.of_device((CODE, NAME), seen)?;
     f.confidence = f.confidence.min(if memory.is_some() { Confidence::Medium } else { Confidence::Low });
     f.advice = Advice::new(
         "look at cooling and power",
