@@ -50,6 +50,23 @@ impl Inputs {
         (0..self.shapes.len()).map(|at| self.bytes(at)).sum()
     }
 
+    /// Numbers in the largest.
+    fn most(&self) -> f64 {
+        self.shapes.iter().map(|s| numbers(s)).fold(0.0, f64::max)
+    }
+
+    /// Is the last of them what an element-wise operator writes (`out=`)? It comes behind numbers, or
+    /// is one tensor more than the operator takes.
+    fn holds_result(&self, name: &str) -> bool {
+        let last = self.shapes.len().saturating_sub(1);
+        let Some(shape) = self.shape(last).filter(|s| !s.is_empty() && numbers(s) == self.most()) else {
+            return false;
+        };
+        let tensors = (0..=last).filter(|&at| self.shape(at).is_some_and(|s| s.len() == shape.len())).count();
+        let has_numbers = (0..last).any(|at| self.shape(at).is_none());
+        has_numbers || (matches!(name, "mul" | "div") && tensors > 2)
+    }
+
     /// Bytes of one of the type at this place with so many numbers.
     fn bytes_of(&self, at: usize, numbers: f64) -> f64 {
         numbers * self.widths.get(at).copied().flatten().unwrap_or(0) as f64
@@ -163,7 +180,10 @@ pub fn work(name: &str, inputs: &Inputs) -> Option<(Work, Pipe)> {
         "fill_" | "zero_" => moved(inputs.bytes(0)),
         "sum" | "mean" | "amax" => moved(inputs.bytes(0)),
         _ if ELEMENT_WISE.contains(&name) => {
-            let most = inputs.shapes.iter().map(|s| numbers(s)).fold(0.0, f64::max);
+            if inputs.holds_result(name) {
+                return moved(inputs.all_bytes());
+            }
+            let most = inputs.most();
             // (a norm keeps the mean in 32 bits, its result is as its input)
             let width = match name.ends_with('_') || name.starts_with("native_layer_norm") {
                 true => inputs.widths.first().copied().flatten(),
@@ -396,6 +416,12 @@ mod tests {
             of("aten::copy_", "[[64, 1000], [64, 1000], []]", r#"["c10::Half", "float", "Scalar"]"#, "");
         assert_eq!(cast, Some((0.0, 384_000.0, Pipe::Unknown)));
         assert_eq!(of("aten::zero_", "[[64]]", r#"["float"]"#, "").map(|w| w.1), Some(256.0));
+        let out = r#"["float", "float", "Scalar", "float"]"#;
+        let out = of("aten::add", "[[64, 1000], [1000], [], [64, 1000]]", out, "");
+        assert_eq!(out, add, "into a tensor that is given");
+        let out = r#"["float", "float", "float"]"#;
+        let out = of("aten::mul", "[[64, 1000], [64, 1000], [64, 1000]]", out, "");
+        assert_eq!(out.map(|w| w.1), Some((4 * 3 * 64_000) as f64));
         assert_eq!(of("aten::sort", "[[64]]", r#"["float"]"#, ""), None, "not known");
         assert_eq!(of("my::mm", "[[64]]", r#"["float"]"#, ""), None, "not PyTorch's");
         assert_eq!(of("aten::add", "[[64", r#"["float"]"#, ""), None, "no list");

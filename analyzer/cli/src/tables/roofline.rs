@@ -68,7 +68,10 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
     let mut devices = at_work.map(|d| peaks::of_device(source.string(d.info.name)));
     // (which of several kinds of devices did the work is not known)
     let peaks = devices.next().flatten().filter(|first| devices.all(|d| d == Some(*first)));
-    let is_known = |s: &Sum| s.ns > 0 && s.work.flops.is_finite() && s.work.bytes.is_finite();
+    // (what would not fit is not what was there: a sparse matrix)
+    let memory = source.run.devices.iter().map(|d| d.info.memory).max().filter(|&b| b > 0);
+    let fits = |s: &Sum| memory.is_none_or(|most| s.work.bytes <= most as f64 * s.count as f64);
+    let is_known = |s: &Sum| fits(s) && s.ns > 0 && s.work.flops.is_finite() && s.work.bytes.is_finite();
     let rows = sums.into_iter().filter(|(_, s)| is_known(s)).map(|((name, shapes, _), s)| {
         let a_second = |of: f64, unit: f64| of / (s.ns as f64 * 1e-9) / unit;
         let (of_peak, limit) = peaks.and_then(|p| limit(&s, p)).unzip();
