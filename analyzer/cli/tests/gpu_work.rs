@@ -259,7 +259,7 @@ fn what_is_gpu_bound_says_which_line_its_work_is_for() {
     let run = verdict::load(b.finish().as_slice()).unwrap();
     let a = verdict::analyze(&run);
     assert_eq!(a.verdict.cause, "GPU-BOUND");
-    let said = "63% of the GPU's work is for net.py:40 in Block.forward, 32% in its backward pass";
+    let said = "63% of the GPU's work is for net.py:40 in Block.forward: 32% forward, 32% backward";
     assert!(a.verdict.text().contains(said), "{}", a.verdict.text());
 }
 

@@ -198,7 +198,9 @@ impl Gauges {
         ];
         let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
         let others = c.processes.filter(|n| *n > 1);
-        let others = others.map(|n| format!("; {n} processes have it in use, and are all counted"));
+        let others = others.map(|n| {
+            format!("; {n} processes have it in use and are all counted, so no verdict rests on them")
+        });
         Some(format!("GPU counters: {text}{}.", others.unwrap_or_default()))
     }
 

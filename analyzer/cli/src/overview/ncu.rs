@@ -15,8 +15,8 @@ use super::rows::Rows;
 use crate::tables::Source;
 
 /// `ncu --kernel-name ... --launch-skip N --launch-count 1 COMMAND`, and the like of other vendors;
-/// `None` where the verdict is neither GPU-BOUND nor EFFICIENT, and without kernels. `source`: the
-/// run's tables, with short names.
+/// `None` where the verdict is neither GPU-BOUND nor EFFICIENT, and without kernels that have a
+/// name. `source`: the run's tables, with short names.
 pub fn command(source: &Source<'_>, analysis: &Analysis) -> Option<String> {
     let run = source.run;
     if !is_computing(analysis.verdict.code) {
@@ -24,7 +24,7 @@ pub fn command(source: &Source<'_>, analysis: &Analysis) -> Option<String> {
     }
     let top = Rows::of(source, "cuda_gpu_kern_sum")?;
     let name = top.iter().next()?.text("name").to_owned();
-    let function = base(&name);
+    let function = Some(base(&name)).filter(|function| !function.is_empty())?;
     let program = match run.header.command.as_str() {
         "" => "python train.py",
         command => command,

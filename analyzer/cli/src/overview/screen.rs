@@ -5,8 +5,8 @@
 use std::fmt::Write;
 
 use verdict::analysis::{working, Analysis, Bucket, Counters, DeviceAnalysis, StepSource, Verdict};
-use verdict::causes::inconclusive;
 use verdict::causes::lines::{Line, Lines};
+use verdict::causes::{inconclusive, is_computing, is_of_kernels};
 use verdict::output::chrome::document::first_time;
 use verdict::output::line;
 use verdict::output::sentence::sentence;
@@ -436,11 +436,13 @@ fn foot(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     if let Some(command) = ncu::command(o.source, a) {
         out.command(&format!("Next: {command}"));
     }
-    out.command(&format!(
-        "Next: gapprobe explain {}; gapprobe stats {} -r gaps -r syncs",
-        v.code,
-        word(o.file)
-    ));
+    let has_lines = || run.threads.iter().flat_map(|t| &t.calls).any(|c| c.site != 0);
+    let tables = match is_computing(v.code) || is_of_kernels(v.code) {
+        false => "-r gaps -r syncs",
+        true if has_lines() => "-r gpu_lines -r gpu_modules",
+        true => "-r cuda_gpu_kern_sum -r gpu_ops",
+    };
+    out.command(&format!("Next: gapprobe explain {}; gapprobe stats {} {tables}", v.code, word(o.file)));
 }
 
 /// A time in three digits: 284 us, 1.84 ms, 45.2 ms, 9.31 s.

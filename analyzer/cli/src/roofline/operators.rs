@@ -55,8 +55,8 @@ impl Inputs {
         self.shapes.iter().map(|s| numbers(s)).fold(0.0, f64::max)
     }
 
-    /// Is the last of them what an element-wise operator writes (`out=`)? It comes behind numbers, or
-    /// is one tensor more than the operator takes.
+    /// Is the last of them what an element-wise operator writes (`out=`)? It comes behind numbers,
+    /// or is one tensor more than the operator takes.
     fn holds_result(&self, name: &str) -> bool {
         let last = self.shapes.len().saturating_sub(1);
         let Some(shape) = self.shape(last).filter(|s| !s.is_empty() && numbers(s) == self.most()) else {

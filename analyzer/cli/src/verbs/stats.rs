@@ -33,7 +33,8 @@ const STATS_VERSION: u32 = 1;
 /// Tables of a trace: kernels, API calls, copies, ranges, steps, idle time
 ///
 /// Names and columns are those of `nsys stats`; the figures behind a kernel's name, and the reports
-/// syncs, gaps, steps, phases and roofline, are gapprobe's own; those of ops are torch.profiler's.
+/// syncs, gaps, steps, phases, gpu_lines, gpu_modules, gpu_ops and roofline are gapprobe's own, hta
+/// has HTA's, ops and ops_shapes have torch.profiler's.
 /// FILE is a recording (.gpr), or a trace of gapprobe, torch.profiler or nsys.
 #[derive(clap::Args)]
 #[command(before_help = EXAMPLES)]

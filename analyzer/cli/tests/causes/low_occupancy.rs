@@ -62,7 +62,11 @@ fn products_of_few_rows() {
     verdict(&a, "LOW-OCCUPANCY");
     assert!(a.verdict.promise.is_none(), "a larger batch makes a longer step");
     assert!(a.findings[0].win.share() > 0.6, "0.21 of 0.7 is left: {:?}", a.findings);
-    assert!(a.verdict.text().contains("as many rows take 30% of that"), "{}", a.verdict.text());
+    assert!(
+        a.verdict.text().contains("in a batch several times as large a row takes 30% of that"),
+        "{}",
+        a.verdict.text()
+    );
     assert!(a.verdict.text().contains("80% of the memory bandwidth"), "{}", a.verdict.text());
     // they keep the tensor cores at work; they wait for something else; other pipes compute
     for (tensor, memory) in [(7_000, 8_000), (2_100, 6_000), (0, 8_000)] {

@@ -148,7 +148,7 @@ fn a_command_to_copy_means_the_file() {
                 "{script}: {}",
                 err(&output)
             );
-            assert!(out(&output).contains("Blocking Calls (syncs)"), "{}", out(&output));
+            assert!(out(&output).contains("CUDA GPU Kernel Summary"), "{}", out(&output));
         }
     }
 }

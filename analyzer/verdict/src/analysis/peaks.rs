@@ -55,11 +55,16 @@ const OF_DEVICES: [(&str, Peaks); 27] = [
     ("T4", peaks(65.0, 8.1, 320.0)),
 ];
 
-/// Those of the device with this name; `None`: not known, or a slice of it (MIG).
+/// Those of the device with this name; `None`: not known, or a slice of it (MIG, NVIDIA's vGPU:
+/// `A100-1-5C`).
 pub fn of_device(name: &str) -> Option<Peaks> {
     let name = name.to_ascii_uppercase();
     let words: Vec<&str> = name.split([' ', '-', '_']).collect();
-    if words.contains(&"MIG") {
+    let is_profile = |word: &&str| {
+        let size = word.strip_suffix(['A', 'B', 'C', 'Q']);
+        size.is_some_and(|size| !size.is_empty() && size.bytes().all(|b| b.is_ascii_digit()))
+    };
+    if words.contains(&"MIG") || words.iter().any(is_profile) {
         return None;
     }
     // (the A100 is no A10)
@@ -99,6 +104,8 @@ mod tests {
             ("NVIDIA A100-SXM4-80GB", Some(312.0)),
             ("NVIDIA A10", Some(125.0)),
             ("NVIDIA A10G", None),
+            ("NVIDIA A100-1-5C", None),
+            ("GRID A100D-80C", None),
             ("Tesla V100-SXM2-16GB", Some(125.0)),
             ("Tesla V100-PCIE-32GB", Some(112.0)),
             ("Tesla T4", Some(65.0)),

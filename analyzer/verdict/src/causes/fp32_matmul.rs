@@ -17,9 +17,10 @@
 //! That these kernels use no tensor core is exact. By how much faster they get is an estimate:
 //! three quarters of what the data sheet says of TF32 (H200, 2026-11-29: products 0.84 of it),
 //! transforms 0.4 of their time (0.34), and no less than their memory traffic asks for, where the
-//! GPU's counters tell that. Without them, or with transforms, the confidence is low, else medium:
-//! whether TF32 (10 bits of mantissa) is precise enough is for you to judge. bfloat16 wins more.
-//! The replay tells what the step gains: the host may be the next limit.
+//! GPU's counters tell that. Without them, with other processes' work in them, or with transforms,
+//! the confidence is low, else medium: whether TF32 (10 bits of mantissa) is precise enough is for
+//! you to judge. bfloat16 wins more. The replay tells what the step gains: the host may be the next
+//! limit.
 //!
 //! # Example
 //! ```python

@@ -103,7 +103,8 @@ pub(super) fn largest(case: &Case) -> Option<Fact> {
     }
     let fact = match backward {
         0 => Fact::new("{largest} of the GPU's work is for {line}"),
-        _ => Fact::new("{largest} of the GPU's work is for {line}, {backward} in its backward pass")
+        _ => Fact::new("{largest} of the GPU's work is for {line}: {forward} forward, {backward} backward")
+            .with("forward", Figure::Share(share(whole.saturating_sub(backward))))
             .with("backward", Figure::Share(share(backward))),
     };
     Some(

@@ -37,6 +37,7 @@ use super::kernel_names::{is_from_channels_last, is_norm_by_channel, is_strided_
 use super::kernels::{as_kernel, Kernels};
 use super::{Case, MINOR_WIN, NAMED_WIN};
 use crate::analysis::{Advice, Confidence, Fact, Figure, Finding};
+use crate::run::operators::Operator;
 
 /// Stable code.
 pub const CODE: &str = "GP134";
@@ -78,7 +79,9 @@ fn images(case: &Case) -> Option<Finding> {
     // group norms take images channel by channel alone, and turn them over themselves
     let is_group_norm = |name: &str| name.contains("RowwiseMoments").then_some(0.0);
     let groups = Kernels::named(case, 0, is_group_norm).is_some();
-    f.confidence = f.confidence.min(if groups { Confidence::Low } else { Confidence::Medium });
+    // (of a trace of another recorder's without operators it is not known that they are no sequences)
+    let is_unknown = case.run.foreign && operators(case, &turned).next().is_none();
+    f.confidence = f.confidence.min(if groups || is_unknown { Confidence::Low } else { Confidence::Medium });
     f.advice = Advice::new(
         "use channels_last",
         "keep model and inputs in memory_format=torch.channels_last, so that cuDNN has nothing to turn over",
@@ -88,9 +91,15 @@ fn images(case: &Case) -> Option<Finding> {
 
 /// Is it a sequence that is turned over? Those have no channels_last.
 fn is_of_one_dimension(case: &Case, turned: &Kernels) -> bool {
+    operators(case, turned).any(|operator| operator.name.contains("conv1d"))
+}
+
+fn operators<'k, 'a>(
+    case: &Case<'a>,
+    kernels: &'k Kernels<'k, 'a>,
+) -> impl Iterator<Item = Operator<'a>> + use<'k, 'a> {
     let run = case.run;
-    let mut known = turned.ops().filter_map(|op| run.operator(&run.origin(op)?, op));
-    known.any(|operator| operator.name.contains("conv1d"))
+    kernels.ops().filter_map(|op| run.operator(&run.origin(op)?, op))
 }
 
 /// Tensors that are put in another order.

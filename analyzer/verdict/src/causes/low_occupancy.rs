@@ -123,7 +123,7 @@ fn few_rows(case: &Case) -> Option<Finding> {
     }
     let rest = tensor / products / REACHED;
     let products = Kernels::named(case, 0, |name| is_one(name).then_some(rest))?;
-    let seen = Fact::new("products wait for memory: they take {share} of the time, the tensor cores are {tensor} busy, {memory} of the memory bandwidth is used; as many rows take {rest} of that in a batch several times as large")
+    let seen = Fact::new("products wait for memory: they take {share} of the time, the tensor cores are {tensor} busy, {memory} of the memory bandwidth is used; in a batch several times as large a row takes {rest} of that")
         .with("share", Figure::Share(products.share()))
         .with("tensor", Figure::Share(tensor))
         .with("memory", Figure::Share(memory))

@@ -288,7 +288,7 @@ pub fn is_computing(code: &str) -> bool {
 }
 
 /// Is it a cause of time in which kernels run, and not of idle time?
-pub(crate) fn is_of_kernels(code: &str) -> bool {
+pub fn is_of_kernels(code: &str) -> bool {
     const ALL: [&str; 10] = [
         small_kernels::CODE,
         casts::CODE,
