@@ -13,7 +13,7 @@ sys.path.append(str(pathlib.Path(__file__).resolve().parent / "programs"))
 
 from check.plan import FAIL, INFO, NOT_RUN, PASS  # noqa: E402
 from sm_clock import SmClock, mean_mhz  # noqa: E402
-from suites import used, used_ncu  # noqa: E402
+from suites import used, used_ncu, used_phases  # noqa: E402
 from test_check import CannedRun  # noqa: E402
 
 # 741 TFLOP/s on an H100 at 1,830 MHz: three quarters of its peak
@@ -85,6 +85,21 @@ class Judged(CannedRun):
         self.assertIn("not permitted", self.plan.rows[-1]["value"])
         self.judge("bf16", {"nvml_cpu_ns": 40_000_000}, tensor_active_share=0.74)
         self.assertEqual(self.plan.rows[-2]["result"], FAIL, "the thread took too long")
+
+
+class Phases(CannedRun):
+    def results(self, rollout, forward, **truth):
+        known = {"a_second": {"rollout": 3.2e12, "forward": 741e12}, "multiprocessors": 132, "tensor_a_clock": 4096, "sm_mhz": 1830, "bandwidth": 4e12}
+        row = ("memory_bandwidth_pct", "tensor_active_pct")
+        rows = {"rollout": dict(zip(row, rollout)), "forward": dict(zip(row, forward))}
+        used_phases.judge(self.plan, "used", self.ended(known | truth), rows)
+        return [r["result"] for r in self.plan.rows[-3:]]
+
+    def test_each_phase_has_its_own(self):
+        self.assertEqual(self.results((79.0, 0.3), (30.0, 75.5)), [PASS, PASS, PASS])
+        self.assertEqual(self.results((55.0, 37.0), (55.0, 37.0)), [FAIL, FAIL, FAIL], "the means of the whole")
+        self.assertEqual(self.results((None, None), (None, None)), [FAIL, FAIL, FAIL])
+        self.assertEqual(self.results((79.0, 0.3), (30.0, 75.5), sm_mhz=None), [PASS, NOT_RUN, PASS])
 
 
 class Readings(unittest.TestCase):

@@ -155,6 +155,16 @@ impl Definitions {
         self.attributes.iter().filter_map(|&(k, v)| Some((self.string(k)?, self.string(v)?)))
     }
 
+    /// Puts a fact in front of those that were stored: [`Self::attribute`] gives this one.
+    pub fn set_attribute(&mut self, key: &str, value: &str) {
+        let at = [key, value].map(|text| {
+            let id = self.free_string_id();
+            self.strings.insert(id, text.to_owned());
+            id
+        });
+        self.attributes.insert(0, (at[0], at[1]));
+    }
+
     /// The fact with this key.
     pub fn attribute(&self, key: &str) -> Option<&str> {
         self.attributes().find(|a| a.0 == key).map(|a| a.1)

@@ -118,6 +118,17 @@ fn where_there_are_no_counters_it_is_said_why() {
     assert_eq!(overview::gauges(&run, &a), [""; 0], "nothing is known of them");
 }
 
+/// What a step does may be said afterwards, and then counts before what was said while recording.
+#[test]
+fn mfu_by_what_is_said_afterwards() {
+    let mut p = computing();
+    p.b.attribute(STEP_TFLOP, "25");
+    let (mut run, a) = p.analyze();
+    assert_eq!(overview::gauges(&run, &a), ["MFU 25%."]);
+    run.definitions.set_attribute(STEP_TFLOP, "50");
+    assert_eq!(overview::gauges(&run, &a), ["MFU 51%."]);
+}
+
 /// Another process may have been counted, too.
 #[test]
 fn another_process_on_the_device_is_said() {

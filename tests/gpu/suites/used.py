@@ -18,11 +18,11 @@ import subprocess
 from check import pairing, victim
 from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import events
-from suites import used_ncu
+from suites import used_ncu, used_phases
 
 NAME = "used"
 ABOUT = "tensor cores, FP32 pipe, memory bandwidth and PCIe by the GPU's counters, against FLOPs and bytes by the clock (about 20 s each), and ncu"
-KINDS = ("bf16", "half", "fp32", "memory", "pcie", "steps", "ncu")
+KINDS = ("bf16", "half", "fp32", "memory", "pcie", "phases", "steps", "ncu")
 SECONDS = 14
 POINTS = 3.0  # percent of the peak
 READING = "GPU 0 multiprocessors %"  # the counter track whose events are when the counters were read
@@ -141,6 +141,12 @@ def judge_steps(plan, text):
                     f"{middle:+.4f} % [{low:+.4f}, {high:+.4f}] of the large GPT's steps, {len(added)} readings", f"interval within {STEP_PERCENT} %")
 
 
+def of_phases(plan):
+    ended = victim.python(plan, "phases", str(used_phases.STEPS), ours=True, env=victim.WHOLE).wait(min(90, plan.left() - 2))
+    path = ended.trace()
+    used_phases.judge(plan, NAME, ended, used_phases.of_phases(plan, path) if path else {})
+
+
 def paired_steps(plan):
     ended = victim.python(plan, "gpt_bound", "--form", "slow", "--steps", str(GPT_STEPS), ours=True, env=victim.WHOLE).wait(min(150, plan.left() - 2))
     path = ended.trace()
@@ -183,5 +189,8 @@ def run(plan, only=None):
         elif kind == "steps":
             if plan.room_for(NAME, kind, 70):
                 paired_steps(plan)
+        elif kind == "phases":
+            if plan.room_for(NAME, kind, used_phases.SECONDS):
+                of_phases(plan)
         elif plan.room_for(NAME, kind, SECONDS + 12):
             measured[kind] = measure(plan, kind)

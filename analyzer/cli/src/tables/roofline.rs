@@ -20,7 +20,7 @@ use super::groups::by_total;
 use super::operators::operators;
 use super::table::{number, percent, percent_of, row, spare_text, text, Column, Row, TIME, TOTAL};
 use super::{Report, Source};
-use crate::roofline::operators::Inputs;
+use crate::roofline::inputs::Inputs;
 use crate::roofline::{kernels, operators::work, Pipe, Roof, Work};
 
 const FLOPS: Column = number("TFLOP/s", "tflop_per_s");

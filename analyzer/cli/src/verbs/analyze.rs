@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use cli::overview;
 use cli::overview::Overview;
 use cli::tables::{NameStyle, Source};
+use trace::define::STEP_TFLOP;
 use verdict::causes::inconclusive;
 
 use crate::verbs::exit::Exit;
@@ -18,7 +19,8 @@ Examples:
   gapprobe analyze trace.json.gz               why was the GPU idle, on one screen
   gapprobe analyze trace.json.gz --line        in one line
   gapprobe analyze trace.json.gz --json | jq .verdict
-  gapprobe analyze rank*.json.gz --line        several, a line each";
+  gapprobe analyze rank*.json.gz --line        several, a line each
+  gapprobe analyze trace.json.gz --step-tflop 212    with MFU";
 
 /// Why was the GPU idle? Verdict, time by cause, steps, gaps, kernels, blocking calls
 ///
@@ -36,6 +38,9 @@ pub(crate) struct Args {
     /// Only the line
     #[arg(long)]
     line: bool,
+    /// What a step does on one GPU, TFLOP as the author of the model counts them: then MFU is told
+    #[arg(long, value_name = "N", value_parser = tflop)]
+    step_tflop: Option<f64>,
     #[command(flatten)]
     width: Width,
     /// End with 5 where a verdict is INCONCLUSIVE
@@ -43,11 +48,17 @@ pub(crate) struct Args {
     strict: bool,
 }
 
+/// As `GAPPROBE_STEP_TFLOP` has it.
+fn tflop(text: &str) -> Result<f64, String> {
+    let n = text.parse().ok().filter(|n: &f64| (1e-6..=1e9).contains(n));
+    n.ok_or_else(|| "a number from 0.000001 to 1000000000 is meant".to_owned())
+}
+
 /// Prints each file. One that cannot be read is named, the others are printed all the same.
 pub(crate) fn run(args: &Args) -> Outcome {
     let (mut unread, mut unsure) = (None, false);
     for (n, path) in args.files.iter().enumerate() {
-        let input = match input::open(path) {
+        let mut input = match input::open(path) {
             Ok(input) => input,
             Err(failure) if args.files.len() == 1 => return Err(failure),
             Err(failure) => {
@@ -56,6 +67,9 @@ pub(crate) fn run(args: &Args) -> Outcome {
                 continue;
             }
         };
+        if let Some(tflop) = args.step_tflop {
+            input.run.definitions.set_attribute(STEP_TFLOP, &tflop.to_string());
+        }
         let source = Source::new(&input.run, NameStyle::Short);
         let a = source.analysis();
         unsure |= a.verdict.code == inconclusive::CODE;

@@ -79,7 +79,7 @@ fn images(case: &Case) -> Option<Finding> {
     // group norms take images channel by channel alone, and turn them over themselves
     let is_group_norm = |name: &str| name.contains("RowwiseMoments").then_some(0.0);
     let groups = Kernels::named(case, 0, is_group_norm).is_some();
-    // (of a trace of another recorder's without operators it is not known that they are no sequences)
+    // (without operators it is not known that they are no sequences; a recording of ours has lines)
     let is_unknown = case.run.foreign && operators(case, &turned).next().is_none();
     f.confidence = f.confidence.min(if groups || is_unknown { Confidence::Low } else { Confidence::Medium });
     f.advice = Advice::new(

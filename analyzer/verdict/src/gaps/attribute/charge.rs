@@ -61,7 +61,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Time in which the host was late: elsewhere in front of any launch that it made meanwhile to
-    /// another device, and launching for the rest. One device: nothing ([`HostView::away`]).
+    /// another device, and launching for the rest. One device: nothing ([`super::HostView::away`]).
     /// Returns where the time begins of which nothing of that is known.
     fn away(&mut self, late: Span, before: Option<Before<'a>>, next: Placed<'a>, reason: Reason) -> u64 {
         let (run, host) = (self.run, self.host);
