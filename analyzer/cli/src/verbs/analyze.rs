@@ -7,6 +7,7 @@ use cli::overview;
 use cli::overview::Overview;
 use cli::tables::{NameStyle, Source};
 use trace::define::STEP_TFLOP;
+use verdict::analysis::peaks;
 use verdict::causes::inconclusive;
 
 use crate::verbs::exit::Exit;
@@ -74,6 +75,12 @@ pub(crate) fn run(args: &Args) -> Outcome {
         let a = source.analysis();
         unsure |= a.verdict.code == inconclusive::CODE;
         let file = path.display().to_string();
+        let device = a.worst.and_then(|w| a.devices.get(w));
+        if args.step_tflop.is_some() && device.and_then(|d| peaks::mfu(&input.run, a, d)).is_none() {
+            talk::say(format_args!(
+                "gapprobe: {file}: no MFU: it takes steps, and a GPU whose peak is known"
+            ));
+        }
         let overview = Overview { file: &file, input: &input, source: &source };
         if args.json {
             talk::print_json(format!("{:#}", overview::json(&overview)))?;

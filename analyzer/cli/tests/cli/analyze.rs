@@ -289,3 +289,21 @@ fn the_next_command_of_a_gpu_bound_program_is_everywhere() {
     // what another tool's trace does not tell is not 0
     assert!(other["totals"].is_null() && other["cpus"].is_null() && all["steps"]["count"].is_u64());
 }
+
+/// MFU of a trace of torch.profiler's; where there can be none, why.
+#[test]
+fn mfu_by_what_a_step_does() {
+    let place = Place::new("analyze-mfu");
+    let analyze = |file: &str, tflop: &str| place.run(&["analyze", "--step-tflop", tflop, &trace(file)]);
+    let output = analyze("traces/h200_gpt.json.gz", "2.5");
+    assert!(out(&output).contains("MFU "), "{}", out(&output));
+    assert_eq!((code(&output), err(&output).as_str()), (0, ""));
+    let output = analyze("tables/three_steps.json", "2.5");
+    assert!(!out(&output).contains("MFU "), "{}", out(&output));
+    assert!(
+        err(&output).contains("no MFU: it takes steps, and a GPU whose peak is known"),
+        "{}",
+        err(&output)
+    );
+    assert_eq!(code(&analyze("tables/three_steps.json", "-1")), 2);
+}
