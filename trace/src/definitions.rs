@@ -114,6 +114,17 @@ impl Definitions {
         self.stacks.iter().map(|(id, frames)| (*id, &**frames))
     }
 
+    /// Defines one more stack of these frames, innermost first, in the module that the stack
+    /// `module_of` is in; its id.
+    pub fn add_stack(&mut self, frames: &[u32], module_of: u32) -> u32 {
+        let id = self.stacks.keys().max().map_or(1, |id| id.saturating_add(1));
+        self.stacks.insert(id, frames.iter().copied().take(MAX_FRAMES).collect());
+        if let Some(module) = self.in_module(module_of) {
+            self.in_modules.insert(id, module);
+        }
+        id
+    }
+
     /// The module of PyTorch's that the stack with this id is in.
     pub fn in_module(&self, stack: u32) -> Option<InModule> {
         self.in_modules.get(&stack).copied()

@@ -3,8 +3,9 @@
 //!
 //! A call made while a node of the autograd graph was evaluated is of the line that made the node:
 //! the engine's threads run no Python. Where a line of the program was called within the node (a
-//! backward of its own, a checkpoint that is computed again) that one is nearer. What has neither
-//! is nobody's.
+//! backward of its own, a checkpoint that is computed again) that one is nearer. Where modules were
+//! that have none (a checkpoint of a `Sequential`), it is of that line and of the innermost of those
+//! modules: of both stacks, joined. What has none of these is nobody's.
 
 use std::collections::HashMap;
 
@@ -13,7 +14,7 @@ use trace::{Definitions, FrameInfo, Language};
 
 use crate::run::autograd::InBackward;
 use crate::run::{Span, Thread};
-use crate::sites::is_users;
+use crate::sites::{calls_module, is_users};
 
 /// A node was evaluated, see [`trace::Kind::BackwardNode`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -49,12 +50,12 @@ pub(super) struct Nodes {
 impl Nodes {
     /// Tells a thread's calls, which stand in the order of their begin, of the nodes they were made
     /// in.
-    pub(super) fn tell(&mut self, thread: &mut Thread, definitions: &Definitions) {
+    pub(super) fn tell(&mut self, thread: &mut Thread, definitions: &mut Definitions) {
         let Some(nodes) = self.evaluated.get_mut(&thread.tid) else { return };
         nodes.sort_by_key(|n| (n.span.start, std::cmp::Reverse(n.span.end)));
         let mut rest = nodes.iter().peekable();
         let mut open: Vec<&BackwardNode> = Vec::new();
-        let mut within: HashMap<(u32, u32), bool> = HashMap::new();
+        let mut known: HashMap<[u32; 3], u32> = HashMap::new();
         for call in &thread.calls {
             while let Some(node) = rest.next_if(|n| n.span.start <= call.start) {
                 open.retain(|o| o.span.end > node.span.start);
@@ -62,41 +63,54 @@ impl Nodes {
             }
             open.retain(|o| o.span.end > call.start);
             let Some(node) = open.last() else { continue };
-            let is_within = || calls_the_program(definitions, call.site, node.stack);
+            let made = self.made.get(&node.origin).copied().unwrap_or(0);
+            let of = [call.site, node.stack, made];
             let stack = match node.kind {
                 0 => 0, // where it began is not known
-                _ if *within.entry((call.site, node.stack)).or_insert_with(is_within) => call.site,
-                _ => self.made.get(&node.origin).copied().unwrap_or(0),
+                _ => *known.entry(of).or_insert_with(|| of_node(definitions, of)),
             };
             thread.backward.push(InBackward { start: call.start, stack, node: node.kind });
         }
     }
 }
 
-/// Stands a line of the program in this stack within the `outer` one?
-pub(super) fn calls_the_program(definitions: &Definitions, stack: u32, outer: u32) -> bool {
-    if stack == 0 || stack == outer {
-        return false;
-    }
-    let frames: Vec<&FrameInfo> = definitions.stack(stack).collect();
-    if frames.len() >= MAX_FRAMES {
-        return false; // what both have may be cut off
-    }
-    let mut outer = definitions.stack(outer).rev();
-    // (the line of the last one that both have may be another)
-    let mut is_outer =
-        |f: &&&FrameInfo| outer.next().is_some_and(|o| (o.file, o.function) == (f.file, f.function));
-    let common = frames.iter().rev().take_while(&mut is_outer).count();
+/// The stack that work is of which was launched from `site` within a node that began in `outer` and
+/// was made in `made`.
+pub(super) fn of_node(definitions: &mut Definitions, [site, outer, made]: [u32; 3]) -> u32 {
+    let inner = within(definitions, site, outer);
     let text = |id| definitions.string(id).unwrap_or("");
-    let mut inner = frames.iter().rev().skip(common);
-    inner.any(|f| f.language == Language::Python && is_users(text(f.file)))
+    let is_programs = |f: &FrameInfo| f.language == Language::Python && is_users(text(f.file));
+    let mut called = inner.iter().filter_map(|f| definitions.frame(*f));
+    if called.clone().any(is_programs) {
+        return site;
+    }
+    if !called.any(|f| calls_module(definitions, f)) {
+        return made;
+    }
+    let line = definitions.frames(made).iter();
+    let line = line.skip_while(|f| !definitions.frame(**f).is_some_and(is_programs));
+    let joined: Vec<u32> = inner.iter().chain(line).copied().collect();
+    definitions.add_stack(&joined, site)
+}
+
+/// The frames of this stack within the `outer` one, innermost first.
+fn within(definitions: &Definitions, stack: u32, outer: u32) -> &[u32] {
+    let all = definitions.frames(stack);
+    if stack == 0 || stack == outer || all.len() >= MAX_FRAMES {
+        return &[]; // (what both have may be cut off)
+    }
+    let of = |id: &u32| definitions.frame(*id).map(|f| (f.file, f.function));
+    let outer = definitions.frames(outer).iter().rev();
+    // (the line of the last one that both have may be another)
+    let common = all.iter().rev().zip(outer).take_while(|(inner, outer)| of(inner) == of(outer)).count();
+    all.get(..all.len() - common).unwrap_or(&[])
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::run::{Call, Run};
-    use trace::define::Definition;
+    use trace::define::{Definition, InModule};
 
     fn origin(number: u32) -> Origin {
         Origin { thread: 1, number }
@@ -138,7 +152,7 @@ mod tests {
         };
         let mut thread = Thread { tid: 7, calls: calls.map(call).to_vec(), ..Thread::default() };
         let made = HashMap::from([(origin(5), 50), (origin(6), 60)]);
-        Nodes { made, evaluated: HashMap::from([(7, nodes)]) }.tell(&mut thread, &definitions());
+        Nodes { made, evaluated: HashMap::from([(7, nodes)]) }.tell(&mut thread, &mut definitions());
         let run = Run { threads: vec![thread], ..Run::default() };
         calls.map(|c| {
             let work = run.work(0, &call(c));
@@ -162,6 +176,27 @@ mod tests {
         ];
         assert_eq!(told(nested(), calls), expected);
         assert_eq!(told(nested().into_iter().rev().collect(), calls), expected, "in any order");
+    }
+
+    /// A checkpoint of a `Sequential`: its modules are called within the node, no line is.
+    #[test]
+    fn modules_within_a_node_are_of_the_line_that_made_it() {
+        let mut all = definitions();
+        all.insert(4, Definition::String(b"/usr/lib/python3/dist-packages/torch/nn/modules/module.py"));
+        all.insert(5, Definition::String(b"Module._call_impl"));
+        let call = FrameInfo { language: Language::Python, function: 5, file: 4, line: 1 };
+        all.insert(14, Definition::Frame(call));
+        for (id, frames) in [(80, &[14_u32, 13][..]), (90, &[14, 13, 11])] {
+            let bytes: Vec<u8> = frames.iter().flat_map(|f| f.to_le_bytes()).collect();
+            all.insert(id, Definition::Stack(&bytes));
+        }
+        all.insert(80, Definition::InModule(InModule { path: 1, class: 2 }));
+        let joined = of_node(&mut all, [80, 0, 90]);
+        assert_eq!(all.frames(joined), [14, 13, 11], "within the node, and the line that made it");
+        assert_eq!(all.in_module(joined), all.in_module(80));
+        assert_eq!(of_node(&mut all, [90, 90, 70]), 70, "nothing was called within it");
+        let of_no_line = of_node(&mut all, [80, 0, 0]);
+        assert_eq!(all.frames(of_no_line), [14, 13]);
     }
 
     #[test]

@@ -5,25 +5,28 @@ use std::collections::HashMap;
 
 use trace::{KernelInfo, Kind};
 
-use super::autograd::calls_the_program;
+use super::autograd::of_node;
 use crate::run::autograd::{Captured, Work};
 use crate::run::Run;
 
 /// Gives each of them the id of that launch. The recorder defines a kernel once for each: here they
 /// get one id again.
 pub(super) fn find(run: &mut Run) {
-    let definitions = &run.definitions;
-    let work = |launch: &trace::define::CapturedLaunch| match launch.node {
-        0 => Work { stack: launch.stack, node: None },
-        node if calls_the_program(definitions, launch.stack, launch.evaluated) => {
-            Work { stack: launch.stack, node: Some(node) }
-        }
-        node => Work { stack: launch.made, node: Some(node) },
-    };
-    let all = definitions.captured_launches();
-    run.captured.extend(all.map(|(id, launch)| (id, Captured { work: work(launch), site: launch.stack })));
+    let launches: Vec<_> = run.definitions.captured_launches().map(|(id, launch)| (id, *launch)).collect();
+    let mut known: HashMap<[u32; 3], u32> = HashMap::new();
+    for (id, launch) in launches {
+        let of = [launch.stack, launch.evaluated, launch.made];
+        let work = match launch.node {
+            0 => Work { stack: launch.stack, node: None },
+            node => {
+                let stack = *known.entry(of).or_insert_with(|| of_node(&mut run.definitions, of));
+                Work { stack, node: Some(node) }
+            }
+        };
+        run.captured.insert(id, Captured { work, site: launch.stack });
+    }
 
-    let mut kernels: Vec<(u32, &KernelInfo)> = definitions.kernels().collect();
+    let mut kernels: Vec<(u32, &KernelInfo)> = run.definitions.kernels().collect();
     if kernels.iter().all(|(_, kernel)| kernel.captured == 0) {
         return;
     }

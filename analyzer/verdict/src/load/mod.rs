@@ -128,7 +128,7 @@ pub fn load_window<S: Source + ?Sized>(source: &S, window: &Window) -> Result<Ru
     run.definitions = recording.definitions;
     finish(&mut run);
     for thread in &mut run.threads {
-        nodes.tell(thread, &run.definitions);
+        nodes.tell(thread, &mut run.definitions);
     }
     Ok(run)
 }
