@@ -86,7 +86,7 @@ fn a_gpu_bound_run_says_how_well_the_gpu_is_used() {
     assert_eq!(
         said,
         ["GPU counters: tensor cores 12%, memory bandwidth 61%, multiprocessors 98%, occupancy 44%, FP32 pipe 31%, \
-          NVLink in 12.3 GB/s, MFU 25%."]
+          NVLink in 12.3 GB/s.", "MFU 25% of 989.5 TFLOP/s in 16 bits, by the step's FLOPs."]
     );
     let object = summary(&run, &a, &Around::default());
     let device = &object["devices"][0]["counters"];
@@ -124,9 +124,11 @@ fn mfu_by_what_is_said_afterwards() {
     let mut p = computing();
     p.b.attribute(STEP_TFLOP, "25");
     let (mut run, a) = p.analyze();
-    assert_eq!(overview::gauges(&run, &a), ["MFU 25%."]);
-    run.definitions.set_attribute(STEP_TFLOP, "50");
-    assert_eq!(overview::gauges(&run, &a), ["MFU 51%."]);
+    assert_eq!(overview::gauges(&run, &a), ["MFU 25% of 989.5 TFLOP/s in 16 bits, by the step's FLOPs."]);
+    run.definitions.set_attribute(STEP_TFLOP, "495");
+    let said =
+        "MFU 501% of 989.5 TFLOP/s in 16 bits, more than there is: see how the step's FLOPs were counted.";
+    assert_eq!(overview::gauges(&run, &a), [said]);
 }
 
 /// Another process may have been counted, too.
@@ -140,7 +142,7 @@ fn another_process_on_the_device_is_said() {
     let (run, a) = p.analyze();
     assert_eq!(
         overview::gauges(&run, &a),
-        ["GPU counters: tensor cores 12%, memory bandwidth 61%, multiprocessors 98%; 3 processes have it in use and are all counted, so no verdict rests on them."]
+        ["GPU counters: tensor cores 12%, memory bandwidth 61%, multiprocessors 98%; 3 processes use the GPU and all count in these figures, so no verdict rests on them."]
     );
     assert!(!line(&run, &a).contains("tensor cores"), "{}", line(&run, &a));
 }

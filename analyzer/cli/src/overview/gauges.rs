@@ -61,8 +61,8 @@ pub(super) struct Gauges {
     counters: Option<Counters>,
     /// Why there are none.
     no_counters: Option<String>,
-    /// Model FLOPs utilization, 0 to 1.
-    mfu: Option<f64>,
+    /// Model FLOPs utilization, 0 to 1, and the peak that it is of, FLOP/s.
+    mfu: Option<(f64, f64)>,
     /// Processes with a context on the device.
     processes: Option<u64>,
 }
@@ -157,6 +157,14 @@ impl Gauges {
             out.push(format!("{text}."));
         }
         out.extend(self.used());
+        if let Some((mfu, peak)) = self.mfu {
+            let of = if mfu > 1.0 {
+                "more than there is: see how the step's FLOPs were counted"
+            } else {
+                "by the step's FLOPs"
+            };
+            out.push(format!("MFU {:.0}% of {:.1} TFLOP/s in 16 bits, {of}.", mfu * 100.0, peak * 1e-12));
+        }
         if !self.held_down.is_empty() {
             let of = |r: &(&str, f64)| format!("{} in {:.0}% of the readings", r.0, r.1 * 100.0);
             out.push(format!(
@@ -169,12 +177,8 @@ impl Gauges {
 
     /// How well the units of the GPU were used.
     fn used(&self) -> Option<String> {
-        let mfu = self.mfu.map(|mfu| format!("MFU {:.0}%", mfu * 100.0));
         let Some(c) = self.counters else {
-            let why = self.no_counters.as_ref().map(|why| format!("GPU counters: {why}"));
-            return Some(why.into_iter().chain(mfu).collect::<Vec<_>>().join("; "))
-                .filter(|text| !text.is_empty())
-                .map(|text| format!("{text}."));
+            return self.no_counters.as_ref().map(|why| format!("GPU counters: {why}."));
         };
         let share = |share: Option<f64>, name: &str| share.map(|s| format!("{name} {:.0}%", s * 100.0));
         let at_work = |s: Option<f64>, name| share(s.filter(|s| *s >= AT_WORK), name);
@@ -194,12 +198,11 @@ impl Gauges {
             rate(c.pcie_sent, "PCIe out"),
             rate(c.nvlink_received, "NVLink in"),
             rate(c.nvlink_sent, "NVLink out"),
-            mfu,
         ];
         let text = parts.into_iter().flatten().collect::<Vec<_>>().join(", ");
         let others = c.processes.filter(|n| *n > 1);
         let others = others.map(|n| {
-            format!("; {n} processes have it in use and are all counted, so no verdict rests on them")
+            format!("; {n} processes use the GPU and all count in these figures, so no verdict rests on them")
         });
         Some(format!("GPU counters: {text}{}.", others.unwrap_or_default()))
     }
@@ -219,7 +222,7 @@ impl Gauges {
             "sm_clock_max_mhz": self.clock_max,
             "clocks_held_down": self.held_down.iter().map(|r| json!({"by": r.0, "share": r.1})).collect::<Vec<_>>(),
             "counters_missing": self.no_counters,
-            "mfu": self.mfu,
+            "mfu": self.mfu.map(|m| m.0),
             "processes": self.processes,
             "gpu_memory_grows": grows(self.device_grows),
             "host_memory_grows": grows(self.host_grows),

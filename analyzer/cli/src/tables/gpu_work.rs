@@ -184,7 +184,8 @@ fn sums<S, K: Copy + Eq + Hash>(
         if let Some(origin) = &run.origin(op) {
             is_backward = origin.work.node.is_some();
             let thread = origin.launched.map_or(Owner::Nobody, |(thread, _)| Owner::Thread(thread));
-            let nobody = origin.work.node.map_or(thread, Owner::Node);
+            let is_named = |node: u32| !type_name(source.string(node)).is_empty();
+            let nobody = origin.work.node.map_or(thread, |n| Owner::Node(if is_named(n) { n } else { 0 }));
             owner = whose(state, Done { op, origin }).map_or(nobody, Owner::Of);
         }
         let (sum, ns) = (sums.entry(owner).or_default(), u128::from(op.span().clip(within).ns()));

@@ -34,8 +34,8 @@ use crate::phases::{inferred, Kind};
 pub(super) static REPORT: Report = Report {
     name: "phases",
     title: "Phases of the Steps",
-    what: "outermost named ranges inside steps, or phases that are sure without: time a step on host and GPU",
-    needs: "steps with named ranges in which GPU work is launched, or with phases that are sure without",
+    what: "outermost named ranges inside steps, or phases that are found without any: time a step on host and GPU",
+    needs: "steps with named ranges in which GPU work is launched, or whose phases are found without any",
     usual: false,
     shown: 50,
     columns: &[

@@ -18,7 +18,7 @@ use verdict::causes::kernel_names::{is_fp32_product, is_tf32};
 
 use super::groups::by_total;
 use super::operators::operators;
-use super::table::{number, percent, percent_of, row, spare_text, text, Column, Row, TIME, TOTAL};
+use super::table::{number, percent, percent_of, row, spare_text, text, Cell, Column, Row, TIME, TOTAL};
 use super::{Report, Source};
 use crate::roofline::inputs::Inputs;
 use crate::roofline::{kernels, operators::work, Pipe, Roof, Work};
@@ -88,8 +88,19 @@ fn rows(source: &Source<'_>) -> Vec<Row> {
         let shapes = Some(source.string(shapes)).filter(|s| !s.is_empty());
         (s.ns, head, row![limit, &*name, shapes])
     });
-    by_total(rows.collect())
+    let mut rows: Vec<(u128, Row, Row)> = rows.collect();
+    let rest = all.saturating_sub(rows.iter().map(|r| r.0).sum());
+    if rest > 0 && !rows.is_empty() {
+        let mut head = row![percent_of(rest, all), rest];
+        head.resize(HEAD, Cell::Nothing);
+        rows.push((rest, head, row![None::<&str>, NOT_ESTIMATED, None::<&str>]));
+    }
+    by_total(rows)
 }
+
+/// Columns in front of the limit; the name of what has no estimate.
+const HEAD: usize = 7;
+const NOT_ESTIMATED: &str = "(not estimated)";
 
 /// Its shortest time in the one it took, percent, and what that is of.
 fn limit(s: &Sum, peaks: Peaks) -> Option<(f64, &'static str)> {

@@ -63,7 +63,7 @@ fn products_of_few_rows() {
     assert!(a.verdict.promise.is_none(), "a larger batch makes a longer step");
     assert!(a.findings[0].win.share() > 0.6, "0.21 of 0.7 is left: {:?}", a.findings);
     assert!(
-        a.verdict.text().contains("in a batch several times as large a row takes 30% of that"),
+        a.verdict.text().contains("in a batch several times as large each row takes 30% of its time"),
         "{}",
         a.verdict.text()
     );

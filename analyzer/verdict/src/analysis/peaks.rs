@@ -77,14 +77,14 @@ pub fn of_device(name: &str) -> Option<Peaks> {
 
 /// Model FLOPs utilization: the FLOPs of a step on one GPU, as the user has given them
 /// (GAPPROBE_STEP_TFLOP), by the step's mean time and the peak of the tensor cores in 16 bits (as
-/// PaLM's authors have it: Chowdhery et al. 2022, appendix B); `None` where one of them is not
-/// known.
-pub fn mfu(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<f64> {
+/// PaLM's authors have it: Chowdhery et al. 2022, appendix B), 0 to 1, and that peak, FLOP/s;
+/// `None` where one of them is not known.
+pub fn mfu(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<(f64, f64)> {
     let tera: f64 = run.definitions.attribute(STEP_TFLOP)?.parse().ok()?;
     let info = run.devices.iter().find(|d| d.ordinal == device.ordinal)?.info;
     let peak = of_device(run.definitions.string(info.name)?)?.tensor_16_bit;
     let step = a.steps.mean_ns;
-    (step > 0.0 && tera > 0.0).then(|| tera * 1e12 / (step * 1e-9) / peak)
+    (step > 0.0 && tera > 0.0).then(|| (tera * 1e12 / (step * 1e-9) / peak, peak))
 }
 
 #[cfg(test)]

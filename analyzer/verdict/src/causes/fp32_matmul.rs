@@ -4,8 +4,8 @@
 //! # What it means
 //! The GPU computes, with the wrong part of it: matrix products in float32 run on the pipes for
 //! single numbers, and the tensor cores, some seven times as fast in TF32 and fifteen in bfloat16
-//! (H100), idle. PyTorch does so unless it is told that TF32 is precise enough, of convolutions if
-//! it is told that it is not.
+//! (H100), idle. PyTorch takes no TF32 for products unless it is told to, and for convolutions
+//! unless it is told not to.
 //!
 //! # How it is recognised
 //! By the names of cuBLAS's, cuDNN's and CUTLASS's kernels, which say what computes: `ffma`,

@@ -123,12 +123,13 @@ fn few_rows(case: &Case) -> Option<Finding> {
     }
     let rest = tensor / products / REACHED;
     let products = Kernels::named(case, 0, |name| is_one(name).then_some(rest))?;
-    let seen = Fact::new("products wait for memory: they take {share} of the time, the tensor cores are {tensor} busy, {memory} of the memory bandwidth is used; in a batch several times as large a row takes {rest} of that")
+    let seen = Fact::new("products wait for memory: they take {share} of the time, the tensor cores are {tensor} busy, {memory} of the memory bandwidth is used; in a batch several times as large each row takes {rest} of its time")
         .with("share", Figure::Share(products.share()))
         .with("tensor", Figure::Share(tensor))
         .with("memory", Figure::Share(memory))
         .with("rest", Figure::Share(rest));
     let mut f = products.finding((CODE, NAME), seen)?;
+    f.why = "products of few rows wait for memory";
     // (a larger batch makes a longer step, of more rows)
     f.promise = None;
     f.advice = Advice::new(

@@ -60,8 +60,10 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None;
     }
     let again = Kernels::launched_from(case, |stack| computes_again(case, stack))?;
-    let seen = Fact::new("the backward pass computes {share} of the time what the forward pass had computed")
-        .with("share", Figure::Share(again.share()));
+    let seen = Fact::new(
+        "for {share} of the time the backward pass computes again what the forward pass had computed",
+    )
+    .with("share", Figure::Share(again.share()));
     let mut f = again.finding((CODE, NAME), seen)?;
     f.advice = Advice::new(
         "checkpoint less, if memory allows",

@@ -4,8 +4,8 @@
 //! A call made while a node of the autograd graph was evaluated is of the line that made the node:
 //! the engine's threads run no Python. Where a line of the program was called within the node (a
 //! backward of its own, a checkpoint that is computed again) that one is nearer. Where modules were
-//! that have none (a checkpoint of a `Sequential`), it is of that line and of the innermost of those
-//! modules: of both stacks, joined. What has none of these is nobody's.
+//! that have none (a checkpoint of a `Sequential`), it is of that line and of the innermost of
+//! those modules: of both stacks, joined. What has none of these is nobody's.
 
 use std::collections::HashMap;
 
@@ -87,9 +87,13 @@ pub(super) fn of_node(definitions: &mut Definitions, [site, outer, made]: [u32; 
     if !called.any(|f| calls_module(definitions, f)) {
         return made;
     }
-    let line = definitions.frames(made).iter();
-    let line = line.skip_while(|f| !definitions.frame(**f).is_some_and(is_programs));
-    let joined: Vec<u32> = inner.iter().chain(line).copied().collect();
+    // (with what the line calls before any module: `checkpoint`)
+    let is = |what: &dyn Fn(&FrameInfo) -> bool, f: &u32| definitions.frame(*f).is_some_and(what);
+    let made = definitions.frames(made);
+    let line = made.iter().position(|f| is(&is_programs, f)).unwrap_or(0);
+    let is_module = |f: &FrameInfo| calls_module(definitions, f);
+    let called = made.iter().take(line).rposition(|f| is(&is_module, f)).map_or(0, |module| module + 1);
+    let joined: Vec<u32> = inner.iter().chain(made.iter().skip(called)).copied().collect();
     definitions.add_stack(&joined, site)
 }
 
@@ -192,7 +196,8 @@ mod tests {
         }
         all.insert(80, Definition::InModule(InModule { path: 1, class: 2 }));
         let joined = of_node(&mut all, [80, 0, 90]);
-        assert_eq!(all.frames(joined), [14, 13, 11], "within the node, and the line that made it");
+        let [called, line] = [[14, 13], [13, 11]];
+        assert_eq!(all.frames(joined), [called, line].concat(), "within the node, and the line that made it");
         assert_eq!(all.in_module(joined), all.in_module(80));
         assert_eq!(of_node(&mut all, [90, 90, 70]), 70, "nothing was called within it");
         let of_no_line = of_node(&mut all, [80, 0, 0]);
