@@ -92,7 +92,7 @@ class Phases(CannedRun):
         known = {"a_second": {"rollout": 3.2e12, "forward": 741e12}, "multiprocessors": 132, "tensor_a_clock": 4096, "sm_mhz": 1830, "bandwidth": 4e12}
         row = ("memory_bandwidth_pct", "tensor_active_pct")
         rows = {"rollout": dict(zip(row, rollout)), "forward": dict(zip(row, forward))}
-        used_phases.judge(self.plan, "used", self.ended(known | truth), rows)
+        used_phases.judge(self.plan, "used", self.ended(known | truth), rows, used.expected)
         return [r["result"] for r in self.plan.rows[-3:]]
 
     def test_each_phase_has_its_own(self):

@@ -168,12 +168,12 @@ impl Definitions {
 
     /// Puts a fact in front of those that were stored: [`Self::attribute`] gives this one.
     pub fn set_attribute(&mut self, key: &str, value: &str) {
-        let at = [key, value].map(|text| {
+        let [key, value] = [key, value].map(|text| {
             let id = self.free_string_id();
             self.strings.insert(id, text.to_owned());
             id
         });
-        self.attributes.insert(0, (at[0], at[1]));
+        self.attributes.insert(0, (key, value));
     }
 
     /// The fact with this key.

@@ -8,7 +8,7 @@ import time
 
 import torch
 from sm_clock import SmClock
-from used import TENSOR, work
+from used import peaks, work
 
 PHASE_S = 2.5
 KINDS = {"rollout": "memory", "forward": "bf16"}
@@ -42,9 +42,7 @@ def main():
     known = [m for m in mhz if m]
     print(json.dumps({
         "program": "phases", "seconds": sum(took.values()), "a_second": {name: amount[name] / took[name] for name in KINDS},
-        "multiprocessors": properties.multi_processor_count, "tensor_a_clock": TENSOR.get((properties.major, properties.minor)),
-        "sm_mhz": sum(known) / len(known) if known else None, "sm_mhz_missing": clock.missing,
-        "bandwidth": properties.memory_clock_rate * 1e3 * 2 * properties.memory_bus_width / 8,
+        **peaks(properties), "sm_mhz": sum(known) / len(known) if known else None, "sm_mhz_missing": clock.missing,
     }), flush=True)
 
 

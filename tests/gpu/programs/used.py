@@ -44,6 +44,13 @@ def cpu_of(name):
     return used
 
 
+def peaks(properties):
+    """What the work is held against: with FLOPs a clock, the clock is told beside."""
+    capability = (properties.major, properties.minor)
+    return {"multiprocessors": properties.multi_processor_count, "tensor_a_clock": TENSOR.get(capability), "fp32_a_clock": FP32.get(capability),
+            "bandwidth": properties.memory_clock_rate * 1e3 * 2 * properties.memory_bus_width / 8}
+
+
 def main():
     kind, seconds = sys.argv[1], float(sys.argv[2])
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -68,12 +75,10 @@ def main():
     clock.end()
     since, cpu_before = settled or (0.0, 0)
     cpu = cpu_of("gapprobe-nvml") - cpu_before
-    capability = (properties.major, properties.minor)
     print(json.dumps({
-        "program": f"used {kind}", "seconds": took, "a_second": amount * rounds / took, "multiprocessors": properties.multi_processor_count,
-        "tensor_a_clock": TENSOR.get(capability), "fp32_a_clock": FP32.get(capability), "nvml_cpu_ns": cpu, "nvml_cpu_s": took - since,
-        "nvml_cpu_before_ns": cpu_before, "sm_mhz": clock.mhz, "sm_mhz_missing": clock.missing, "multiprocessors_read": len(clock.before),
-        "bandwidth": properties.memory_clock_rate * 1e3 * 2 * properties.memory_bus_width / 8,
+        "program": f"used {kind}", "seconds": took, "a_second": amount * rounds / took, **peaks(properties), "nvml_cpu_ns": cpu,
+        "nvml_cpu_s": took - since, "nvml_cpu_before_ns": cpu_before, "sm_mhz": clock.mhz, "sm_mhz_missing": clock.missing,
+        "multiprocessors_read": len(clock.before),
     }), flush=True)
 
 

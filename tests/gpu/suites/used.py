@@ -144,7 +144,7 @@ def judge_steps(plan, text):
 def of_phases(plan):
     ended = victim.python(plan, "phases", str(used_phases.STEPS), ours=True, env=victim.WHOLE).wait(min(90, plan.left() - 2))
     path = ended.trace()
-    used_phases.judge(plan, NAME, ended, used_phases.of_phases(plan, path) if path else {})
+    used_phases.judge(plan, NAME, ended, used_phases.of_phases(plan, path) if path else {}, expected)
 
 
 def paired_steps(plan):

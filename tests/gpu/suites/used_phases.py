@@ -9,7 +9,7 @@ from check.plan import FAIL, NOT_RUN
 
 STEPS, SECONDS = 6, 50
 POINTS = 5.0  # percent of the peak: a reading may hold a tenth of the other phase's time
-OWN = {"rollout": "memory_bandwidth_pct", "forward": "tensor_active_pct"}
+OWN = {"rollout": ("memory", "memory_bandwidth_pct"), "forward": ("bf16", "tensor_active_pct")}  # kind of `used`, column
 
 
 def of_phases(plan, path):
@@ -18,28 +18,19 @@ def of_phases(plan, path):
     return {row["phase"]: row for row in json.loads(done.stdout)["phases"]} if done.returncode == 0 else {}
 
 
-def expected(name, truth):
-    """Percent of its unit's peak; None: that is not known."""
-    did = truth["a_second"][name]
-    if name == "rollout":
-        return 100 * did / truth["bandwidth"]
-    if not truth["tensor_a_clock"] or not truth["sm_mhz"]:
-        return None
-    return 100 * did / (truth["multiprocessors"] * truth["tensor_a_clock"] * truth["sm_mhz"] * 1e6)
-
-
-def judge(plan, suite, ended, rows):
+def judge(plan, suite, ended, rows, expected):
+    """`expected`: that of the suite `used`."""
     truth = ended.truth
     plan.detail(suite, "phases", {"truth": truth, "rows": rows, "line": ended.line})
     if ended.code != 0 or not truth:
         return plan.row(suite, "phases", FAIL, f"exit {ended.code}: {ended.err[-300:]!r}")
-    for name, key in OWN.items():
-        read, right = (rows.get(name) or {}).get(key), expected(name, truth)
+    for name, (kind, key) in OWN.items():
+        read, right = (rows.get(name) or {}).get(key), expected(kind, truth | {"a_second": truth["a_second"][name]}, truth["sm_mhz"])
         if right is None:
             plan.row(suite, f"phases: {name}", NOT_RUN, f"no peak or clock is known: {truth}")
             continue
         said = "nothing" if read is None else f"{read:.1f} %"
         plan.row(suite, f"phases: {name}", read is not None and abs(read - right) <= POINTS, f"{said} by the counters, {right:.1f} by the clock",
                  f"within {POINTS} points")
-    tensor = (rows.get("rollout") or {}).get(OWN["forward"])
+    tensor = (rows.get("rollout") or {}).get(OWN["forward"][1])
     return plan.row(suite, "phases: the other one's", tensor is not None and tensor <= POINTS, f"tensor cores {tensor} % in rollout", f"<= {POINTS} %")

@@ -61,7 +61,7 @@ pub(super) struct Gauges {
     counters: Option<Counters>,
     /// Why there are none.
     no_counters: Option<String>,
-    /// Model FLOPs utilization, 0 to 1, and the peak that it is of, FLOP/s.
+    /// Model FLOPs utilization, and the peak that it is a share of, FLOP/s.
     mfu: Option<(f64, f64)>,
     /// Processes with a context on the device.
     processes: Option<u64>,

@@ -43,11 +43,9 @@ pub fn work(name: &str, release: Release, blocks: u64, threads: u64) -> Option<W
     at_once(name)?;
     let tensors = ["rrayIPcLm", "rrayIPcLi", "rray<char*, "].iter().find_map(|mark| after(name, mark))?;
     let is = |words: &[&str]| words.iter().any(|word| name.contains(word));
-    // (mangled: what a lambda takes last)
-    let of_masks = ["bE_St", "bE_N"];
-    if is(&["bool", "ompare", "double", "long", "copy_kernel"]) && !is(&["direct_copy_kernel"])
-        || is(&of_masks)
-    {
+    // (`bE_`: the lambda takes a mask last)
+    let others = ["bool", "bE_St", "bE_N", "ompare", "double", "long", "copy_kernel"];
+    if is(&others) && !is(&["direct_copy_kernel"]) {
         return None;
     }
     let width = match is(&["BFloat16", "Half"]) {
@@ -68,7 +66,6 @@ mod tests {
     const SIGMOID: &str = "_ZN2at6native29vectorized_elementwise_kernelILi8EZZZNS0_15sigmoid_kernel_cudaERNS_18TensorIteratorBaseEENKUlvE0_clEvENKUlvE2_clEvEUlN3c108BFloat16EE_St5arrayIPcLm2EEEEviT0_T1_";
     const FILL: &str = "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, at::detail::Array<char*, 1> >(int, at::native::FillFunctor<float>, at::detail::Array<char*, 1>)";
     const NARROW: &str = "_ZN2at6native29vectorized_elementwise_kernelILi8EZNS0_25bfloat16_copy_kernel_cudaERNS_18TensorIteratorBaseEEUlfE_St5arrayIPcLm2EEEEviT0_T1_";
-
     const MASKED: &str = "_ZN2at6native29vectorized_elementwise_kernelILi4EZZZNS0_43_GLOBAL__N__dropout22masked_scale_kernelIbffEEvRNS_6TensorEENKUlvE_clEvEUlfbE_St5arrayIPcLm3EEEEviT0_T1_";
 
     #[test]

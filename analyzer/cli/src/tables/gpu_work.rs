@@ -102,7 +102,7 @@ const OUTERMOST: &str = "(outermost)";
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Owner<K> {
     Of(K),
-    /// Nobody's: of a node of this type (string id).
+    /// Nobody's: of a node of this type (string id; 0: not known).
     Node(u32),
     /// Nobody's: of a thread, by its index.
     Thread(usize),
@@ -183,10 +183,13 @@ fn sums<S, K: Copy + Eq + Hash>(
         let (mut owner, mut is_backward) = (Owner::Nobody, false);
         if let Some(origin) = &run.origin(op) {
             is_backward = origin.work.node.is_some();
-            let thread = origin.launched.map_or(Owner::Nobody, |(thread, _)| Owner::Thread(thread));
             let is_named = |node: u32| !type_name(source.string(node)).is_empty();
-            let nobody = origin.work.node.map_or(thread, |n| Owner::Node(if is_named(n) { n } else { 0 }));
-            owner = whose(state, Done { op, origin }).map_or(nobody, Owner::Of);
+            owner = match (whose(state, Done { op, origin }), origin.work.node, origin.launched) {
+                (Some(of), ..) => Owner::Of(of),
+                (None, Some(node), _) => Owner::Node(if is_named(node) { node } else { 0 }),
+                (None, None, Some((thread, _))) => Owner::Thread(thread),
+                (None, None, None) => Owner::Nobody,
+            };
         }
         let (sum, ns) = (sums.entry(owner).or_default(), u128::from(op.span().clip(within).ns()));
         sum.total += ns;

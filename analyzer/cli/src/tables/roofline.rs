@@ -8,8 +8,8 @@
 //!             it needs less than was counted (convolutions by transforms, what a cache still has)
 //! Limit       what that time is of: memory, tensor cores, FP32 pipe
 //! ```
-//! Of products in float32 the kernels of the trace say whether they run in TF32; where some do and
-//! some do not, no limit is told.
+//! What has no estimate is one row. Of products in float32 the kernels of the trace say whether
+//! they run in TF32; where some do and some do not, no limit is told.
 
 use foldhash::{HashMap, HashMapExt};
 use trace::Kind;

@@ -75,10 +75,10 @@ pub fn of_device(name: &str) -> Option<Peaks> {
     OF_DEVICES.iter().find(|(known, _)| fits(known)).map(|(_, peaks)| *peaks)
 }
 
-/// Model FLOPs utilization: the FLOPs of a step on one GPU, as the user has given them
-/// (GAPPROBE_STEP_TFLOP), by the step's mean time and the peak of the tensor cores in 16 bits (as
-/// PaLM's authors have it: Chowdhery et al. 2022, appendix B), 0 to 1, and that peak, FLOP/s;
-/// `None` where one of them is not known.
+/// Model FLOPs utilization, and the peak that it is a share of, FLOP/s: the FLOPs of a step on one
+/// GPU, as the user has given them (`GAPPROBE_STEP_TFLOP`, `analyze --step-tflop`), by the step's
+/// mean time and the peak of the tensor cores in 16 bits (as PaLM's authors have it: Chowdhery et
+/// al. 2022, appendix B). `None` where one of them is not known.
 pub fn mfu(run: &Run, a: &Analysis, device: &DeviceAnalysis) -> Option<(f64, f64)> {
     let tera: f64 = run.definitions.attribute(STEP_TFLOP)?.parse().ok()?;
     let info = run.devices.iter().find(|d| d.ordinal == device.ordinal)?.info;

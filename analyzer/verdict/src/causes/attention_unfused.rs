@@ -17,10 +17,9 @@
 //! Which kernels lie between the products, and for how long, is exact; that they are an attention
 //! is told by their order, and whether a fused one takes this mask or bias is not known: the
 //! confidence is medium at most, and low where neither operators nor lines are known. The
-//! prediction leaves them out; the two products, which no longer
-//! write and read that matrix, take 0.7 of their time (H200, bfloat16: 0.87 with a bias, 0.49 to
-//! 0.64 without, 0.3 under a causal mask), or what is left of it without the softmax's if that is
-//! more.
+//! prediction leaves them out; the two products, which no longer write and read that matrix, take
+//! 0.7 of their time (H200, bfloat16: 0.87 with a bias, 0.49 to 0.64 without, 0.3 under a causal
+//! mask), or what is left of it without the softmax's if that is more.
 //!
 //! # Example
 //! ```python

@@ -130,7 +130,7 @@ impl<'a> Case<'a> {
     }
 
     /// The step that counts in which an operation of the device begins, by its place among them;
-    /// `None`: in none, or steps are periods, which begin anywhere in the program's.
+    /// `None`: in none, or steps are periods, which may begin in the midst of the program's own.
     pub(super) fn step_of(&self, op: &Op) -> Option<usize> {
         let steps = &self.analysis.steps;
         let all = if steps.source == StepSource::Period { &[] } else { steps.steady() };

@@ -19,7 +19,7 @@
 //!
 //! # Example
 //! ```sh
-//! # the kernel that is left: the screen ends with the command for Nsight Compute
+//! # the kernel that is left: a command for Nsight Compute, at the end of the screen
 //! gapprobe analyze trace.json.gz
 //! # and which line it is for
 //! gapprobe stats trace.json.gz -r gpu_lines

@@ -12,9 +12,9 @@ fn says(name: &str, words: &[&str]) -> bool {
 pub(super) fn is_product(name: &str) -> bool {
     const WORDS: [&str; 8] =
         ["gemm", "nvjet", "cutlass", "wgmma", "triton_tem_", "triton_mm", "triton_bmm", "splitkreduce"];
-    // (all that is written in CuTe's DSL is called so)
-    let is_any = says(name, &["kernel_cutlass_"]) && !says(name, &["gemm"]);
-    says(name, &WORDS) && !is_attention(name) && !is_any
+    // (so begins the name of all that is written in CuTe's DSL)
+    let is_no_product = says(name, &["kernel_cutlass_"]) && !says(name, &["gemm"]);
+    says(name, &WORDS) && !is_attention(name) && !is_no_product
 }
 
 /// Attention as one kernel.

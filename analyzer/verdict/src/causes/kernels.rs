@@ -109,12 +109,10 @@ impl<'c, 'a> Kernels<'c, 'a> {
         let mut all = Kernels { case, device, chosen, least, collective, count: 0, ns: 0, won: 0 };
         let (mut count, mut ns, mut won) = (0, 0u64, 0u64);
         for op in all.ops() {
-            let kernel = as_kernel(op);
-            let rest = all.becomes(kernel).unwrap_or(kernel.ns) as f64 / kernel.ns.max(1) as f64;
             let took = case.analysis.counts.measure(op.span());
             count += u64::from(took > 0);
             ns = ns.saturating_add(took);
-            won = won.saturating_add((took as f64 * (1.0 - rest)) as u64);
+            won = won.saturating_add(all.wins(op));
         }
         (all.count, all.ns, all.won) = (count, ns, won);
         Some(all)
@@ -142,11 +140,18 @@ impl<'c, 'a> Kernels<'c, 'a> {
         is_one.then_some((kernel.ns as f64 * rest) as u64)
     }
 
+    /// What would be won of the time of this kernel, of whatever device, that counts, ns.
+    fn wins(&self, op: &Op) -> u64 {
+        let kernel = as_kernel(op);
+        let rest = self.becomes(kernel).unwrap_or(kernel.ns) as f64 / kernel.ns.max(1) as f64;
+        (self.case.analysis.counts.measure(op.span()) as f64 * (1.0 - rest)) as u64
+    }
+
     /// The finding that they are, at the line of the function that most of their time is for.
     pub(super) fn finding(&self, cause: (&'static str, &'static str), seen: Fact) -> Option<Finding> {
         let mut f = self.within(self.room(), cause, seen)?;
         let functions = self.functions();
-        f.facts.add(elsewhere(&functions));
+        f.facts.add(others(&functions));
         if let Some((first, _)) = functions.into_iter().next() {
             f.place(first);
         }
@@ -164,11 +169,7 @@ impl<'c, 'a> Kernels<'c, 'a> {
         let left = |found: &DeviceAnalysis| {
             let device = case.run.devices.iter().find(|d| d.ordinal == found.ordinal);
             let ops = device.into_iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
-            let won = ops.filter(|op| op.kind == Kind::Kernel).map(|op| {
-                let kernel = as_kernel(op);
-                let rest = self.becomes(kernel).unwrap_or(kernel.ns) as f64 / kernel.ns.max(1) as f64;
-                (case.analysis.counts.measure(op.span()) as f64 * (1.0 - rest)) as u64
-            });
+            let won = ops.filter(|op| op.kind == Kind::Kernel).map(|op| self.wins(op));
             found.buckets.share(Bucket::Compute) - share(won.sum(), found.wall_ns)
         };
         let others = case.analysis.devices.iter().filter(|d| d.ordinal != case.device.ordinal);
@@ -232,10 +233,10 @@ impl<'c, 'a> Kernels<'c, 'a> {
 }
 
 /// What of the time other functions have than the one that is named, where that is much.
-fn elsewhere(functions: &[(Site, f64)]) -> Option<Fact> {
+fn others(functions: &[(Site, f64)]) -> Option<Fact> {
     let (_, own) = functions.first().filter(|(_, own)| *own < ALMOST_ALL)?;
-    let mut others = functions.iter().skip(1).filter(|(_, part)| *part >= LARGE);
-    let fact = match (others.next(), others.next()) {
+    let mut rest = functions.iter().skip(1).filter(|(_, part)| *part >= LARGE);
+    let fact = match (rest.next(), rest.next()) {
         (Some((second, part)), None) => Fact::new("of that time {own} is there, {part} in {second}")
             .with("part", Figure::Share(*part))
             .with("second", Figure::Who(second.clone())),
