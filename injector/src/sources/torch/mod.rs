@@ -127,15 +127,21 @@ extern "C-unwind" fn number() -> u64 {
     let real = unsafe { std::mem::transmute::<usize, Number>(MADE.real()) };
     let number = real();
     if is_noted() {
-        guard((), || {
-            let site = python::site();
-            if site != 0 {
-                let origin = number & 0xffff_ffff | u64::from(thread()) << 32;
-                hostpool::push(&[[ticks::now(), origin, site, TAG_FORWARD]]);
-            }
-        });
+        note_made(number);
     }
     number
+}
+
+/// Aside, so that a call between windows saves no registers for it.
+#[inline(never)]
+fn note_made(number: u64) {
+    guard((), || {
+        let site = python::site();
+        if site != 0 {
+            let origin = number & 0xffff_ffff | u64::from(thread()) << 32;
+            hostpool::push(&[[ticks::now(), origin, site, TAG_FORWARD]]);
+        }
+    });
 }
 
 /// In the slot of `evaluate_function`. What it throws passes through here, and ends [`InNode`].
@@ -149,9 +155,22 @@ extern "C-unwind" fn evaluate(
     // SAFETY: as in `number`; five pointers and no result (PyTorch 1.13, 2.0 to 2.15), as its name
     // says.
     let real = unsafe { std::mem::transmute::<usize, Evaluate>(EVALUATED.real()) };
-    if !is_noted() {
-        return real(engine, task, node, inputs, queue);
+    if is_noted() {
+        return evaluate_noted(engine, task, node, inputs, queue, real);
     }
+    real(engine, task, node, inputs, queue)
+}
+
+/// Aside, as [`note_made`].
+#[inline(never)]
+extern "C-unwind" fn evaluate_noted(
+    engine: *mut c_void,
+    task: *mut c_void,
+    node: *const Node,
+    inputs: *mut c_void,
+    queue: *mut c_void,
+    real: Evaluate,
+) {
     let begun = guard(None, || {
         // SAFETY: the engine's own argument: a node that its task keeps alive, and larger than what
         // is read (464 bytes at least in PyTorch 2.0 to 2.15).
