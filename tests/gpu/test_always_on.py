@@ -190,6 +190,11 @@ class Judged(CannedRun):
             self.assertEqual((found["closed"]["result"], found[above]["result"]), (plain, over), (attached, closed))
         self.assertNotIn(above, self.judge(self.rounds(closed=30.0), self.facts()))
 
+    def test_another_build_of_ours_may_cost_little_less(self):
+        for ours, result in ((30.6, PASS), (33.0, FAIL), (31.5, NOT_RUN)):
+            rows = self.judge(self.rounds(ours=ours, differ=0.1, **{"library:/before.so": 30.0}))
+            self.assertEqual(rows["ours, above library:/before.so"]["result"], result, ours)
+
     def test_other_sides_are_for_information_and_equal_processes_say_what_they_differ_by(self):
         rows = self.judge(self.rounds(ours=40.0, differ=0.1))
         self.assertEqual(rows["ours"]["result"], INFO)

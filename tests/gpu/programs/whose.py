@@ -7,7 +7,8 @@ backward pass goes by the sequence number of its autograd node to the operator t
 A model with _compiled behind its name goes through torch.compile; of its kernels Inductor's own code says what they are of.
 One with _graph trains by a CUDA graph of a whole step; what its kernels are of says the same step without the graph.
 `trainer` is a Llama of transformers under its Trainer: there a kernel's line is the one of the innermost module that has
-a line outside of PyTorch, the program's before its package's.
+a line outside of PyTorch, the program's before its package's. `checkpointed` has modules of PyTorch's that are computed again in
+the backward pass: a kernel of that is of its own module and of the line that made the node.
 The last line on stdout is one JSON object."""
 
 import argparse
@@ -23,6 +24,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
+from torch.utils.checkpoint import checkpoint
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import gpt
@@ -99,6 +101,18 @@ class UNet(nn.Module):
         return F.mse_loss(self.leave(self.level(self.enter(x))), y)
 
 
+class Checkpointed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.blocks = nn.ModuleList(nn.Sequential(nn.LayerNorm(1024), nn.Linear(1024, 4096), nn.GELU(), nn.Linear(4096, 1024)) for _ in range(4))
+        self.head = nn.Linear(1024, 64)
+
+    def forward(self, x, y):
+        for block in self.blocks:
+            x = x + checkpoint(block, x, use_reentrant=False)
+        return F.mse_loss(self.head(x), y)
+
+
 def build(name, is_reference):
     """(model, train): the model whose modules are named; train(steps, last) does so many, the last within `last`."""
     torch.manual_seed(0)
@@ -112,6 +126,8 @@ def build(name, is_reference):
         model, inputs = ResNet().to(device), (torch.randn(32, 3, 224, 224, device=device), torch.randint(0, 1000, (32,), device=device))
     elif name == "unet":
         model, inputs = UNet().to(device), tuple(torch.randn(8, 3, 64, 64, device=device) for _ in range(2))
+    elif name == "checkpointed":
+        model, inputs = Checkpointed().to(device, torch.bfloat16), tuple(torch.randn(4096, n, device=device, dtype=torch.bfloat16) for n in (1024, 64))
     elif name == "trainer":
         return of_trainer()
     else:
@@ -194,17 +210,25 @@ class Marking(TorchFunctionMode):
         super().__init__()
         self.names = {id(m): (name, type(m).__name__) for name, m in model.named_modules()}
         self.called = []
+        nn.modules.module.register_module_forward_pre_hook(self.enter)
+        nn.modules.module.register_module_forward_hook(self.leave, always_call=True)  # (a checkpoint ends by an exception)
 
     def enter(self, module, _inputs):
+        if not self.called:
+            self.is_within = torch._C._len_torch_function_stack() == 0  # loss.backward(), of which it is told no more: a checkpoint
+            if self.is_within:
+                self.__enter__()
         self.called.append(self.names.get(id(module)))
 
     def leave(self, _module, _inputs, _output):
         self.called.pop()
+        if self.is_within and not self.called:
+            self.__exit__(None, None, None)
 
     def __torch_function__(self, function, types, args=(), kwargs=None):
         module = next((m for m in reversed(self.called) if m is not None), ("", "-"))
         line = line_of(sys._getframe(1))
-        with torch.profiler.record_function(f"{MARK}{module[0]}|{module[1]}|{line}"):
+        with torch.profiler.record_function(f"{MARK}{module[0]}|{module[1]}|{line or ''}"):
             return function(*args, **(kwargs or {}))
 
 
@@ -228,7 +252,7 @@ def kernels(events):
 
     for e in sorted((e for t in by_thread.values() for e in t), key=lambda e: e["ts"]):
         args = e.get("args") or {}
-        if "Sequence number" in args and not args.get("Fwd thread id"):
+        if "Sequence number" in args and not args.get("Fwd thread id") and e["tid"] == e["pid"]:  # (numbers are a thread's own)
             operators[args["Sequence number"]] = e  # the last to begin with it made the node
     found = []
     for kernel in work:
@@ -243,9 +267,11 @@ def kernels(events):
         if node is not None:
             of, kind = "backward", node["name"].split(": ")[-1]
             operator = operators.get((node.get("args") or {}).get("Sequence number"))
-            stack = around(operator["tid"], operator["ts"]) if operator else []
-        mark = next((e["name"] for e in reversed(stack) if e["name"].startswith(MARK)), f"{MARK}|-|")
-        path, module, line = mark[len(MARK):].split("|")
+            again = [e for e in stack[stack.index(node):] if e["name"].startswith(MARK)]
+            stack = (around(operator["tid"], operator["ts"]) if operator else []) + again
+        marks = [e["name"][len(MARK):].split("|") for e in stack if e["name"].startswith(MARK)] or [["", "-", ""]]
+        path, module, _ = marks[-1]
+        line = next((m[2] for m in reversed(marks) if m[2]), "")
         found.append((at, [kernel["name"], path, module, line, of, round(kernel["dur"], 3), kind, aten]))
     return [row for _, row in sorted(found, key=lambda f: f[0])]
 
@@ -298,8 +324,6 @@ def reference(model, train):
         os.environ["TORCHINDUCTOR_CACHE_DIR"] = cache
     else:
         marking = Marking(model)
-        nn.modules.module.register_module_forward_pre_hook(marking.enter)
-        nn.modules.module.register_module_forward_hook(marking.leave)
     train(4, profiled(marking, found))
     return list(told(found, generated(cache))) if is_compiled else found
 

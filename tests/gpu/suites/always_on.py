@@ -10,7 +10,8 @@ are of the rounds alone, and a second process without any profiler (`again`) sho
 Parts are programs, and sides may be chosen: always_on:mlp_eager+side=ours+side=torch_cuda. Programs `call_...` make one call of the runtime
 20,000 times a step, and a side `client:subscribe:kernel` is a client of CUPTI that does just that (programs/client.c): what of CUPTI costs what.
 `ours` records all steps; `without:1:2` is the same without these kinds of records (38, SYNCHRONIZATION, is off anyway while gapprobe holds the
-subscription), `with:WINDOW=48/1000000:SAMPLE_HZ=0` gapprobe with these settings (`GAPPROBE_` before each; all steps where none is about windows).
+subscription), `with:WINDOW=48/1000000:SAMPLE_HZ=0` gapprobe with these settings (`GAPPROBE_` before each; all steps where none is about windows),
+`library:/path/of.so` another build of it that records all steps.
 `closed` is gapprobe as it is by itself, once it has closed its first window (always_on_closed.py). `ddp` (only if named) is a job of two ranks, a GPU
 each: they take their turn together. `rounds=60` for more rounds than usual, `limit=150` for so many seconds of them a program at most."""
 
@@ -68,7 +69,7 @@ def settings(side):
 
 
 def sides(plan, chosen=(), players=None):
-    """name -> what its processes are started with; `client:WORD:WORD` and `without:KIND` are those of `chosen`. `players`: how many processes there
+    """name -> what its processes are started with; `client:WORD:WORD`, `without:KIND` and the like are those of `chosen`. `players`: how many processes there
     are (one a side)."""
     traced = nsys()
     players = players or len(chosen)
@@ -93,6 +94,7 @@ def sides(plan, chosen=(), players=None):
     }
     known |= {w: ours(GAPPROBE_TEST_WITHOUT=w.partition(":")[2].replace(":", ",")) for w in chosen if w.startswith("without:")}
     known |= {w: {"ours": True, "env": settings(w)} for w in chosen if w.startswith("with:")}
+    known |= {w: ours(LD_PRELOAD=w.partition(":")[2]) for w in chosen if w.startswith("library:")}
     known |= {c: client(plan, c.split(":")[1:]) for c in chosen if c.startswith("client:")}
     if traced:
         known["nsys"] = {"ours": False, "command_prefix": (traced, "profile", "-t", "cuda", "-s", "none", "--cpuctxsw=none", "-o",

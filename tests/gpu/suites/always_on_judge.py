@@ -14,6 +14,8 @@ LEAST_ROUNDS = 10
 LIMITS = {"gpt_large": 0.3}
 LIMIT = BUDGET = 0.5
 JUDGED = ("budget", CLOSED)
+OURS, LIBRARY = "ours", "library:"
+MORE = 5.0  # percent of a recorded step that a change may cost where the host is the limit (issue: whose kernels)
 ATTACHED = "client:subscribe"  # a client of CUPTI that subscribes and asks for nothing: what CUPTI costs by being there
 
 
@@ -89,6 +91,17 @@ def judge_above_cupti(plan, program, rounds, why_not):
              f"{why_not}{': ' if why_not else ''}quiet {words(*more['quiet_percent'], '%')}, {words(*more['quiet_us'], 'us')} a step; all {words(*more['percent'], '%')}", f"{limit} %")
 
 
+def judge_above_library(plan, program, rounds, library):
+    """What recording costs more than with another build of gapprobe."""
+    more = turns.added(rounds, OURS, library)
+    _, low, high = more["percent"]
+    result = FAIL if low > MORE else PASS if high <= MORE else NOT_RUN
+    counts = [len(turns.processes(rounds, s)) for s in (OURS, library)]
+    plan.detail(NAME, f"{program} {OURS} above {library}", more)
+    plan.row(NAME, f"{program}: {OURS}, above {library}", result,
+             f"{words(*more['percent'], '%')}, {words(*more['us'], 'us')} a step; {len(rounds)} rounds, {counts[0]} against {counts[1]} processes", f"{MORE} %")
+
+
 def judge_spread(plan, program, rounds, suite=NAME):
     """What equal processes differ by, where there are several."""
     for side in dict.fromkeys(turns.side_of(n) for n in rounds[0]):
@@ -126,4 +139,6 @@ def judge(plan, program, rounds, facts=None):
                 judge_above_cupti(plan, program, rounds, why_not)
         else:
             plan.row(NAME, f"{program}: {side}", INFO, text)
+            if side.startswith(LIBRARY) and turns.processes(rounds, OURS):
+                judge_above_library(plan, program, rounds, side)
     return None

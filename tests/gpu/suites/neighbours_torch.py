@@ -16,7 +16,7 @@ WAYS = {
     "torch_daemon": ((), {"KINETO_USE_DAEMON": "1"}),
     # seconds behind each profile: whether CUPTI's clock stays wrong that it has been seen to give
     # there
-    "torch_long": (("--times", "3", "--without", "800"), victim.WHOLE),
+    "torch_long": (("--times", "3", "--without", "800"), {**victim.WHOLE, "GAPPROBE_EXIT_MS": "60000"}),
     # a hundred times on and off, while our windows go on and off
     "torch_hundred": (("--times", "100", "--without", "60", "--operators"), {"GAPPROBE_WINDOW": "10/20", "GAPPROBE_EXIT_MS": "60000"}),
     "torch_teardown": (("--times", "3"), {"TEARDOWN_CUPTI": "1", "KINETO_LOG_LEVEL": "1"}),

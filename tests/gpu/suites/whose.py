@@ -12,7 +12,7 @@ from check.tracefile import events
 
 NAME = "whose"
 ABOUT = "line, module and operator of every kernel of a training step, forward and backward, against torch.profiler (about 30 s a model)"
-MODELS = ("gpt", "resnet", "unet", "gpt_compiled", "gpt_graph", "resnet_graph", "trainer")
+MODELS = ("gpt", "resnet", "unet", "gpt_compiled", "gpt_graph", "resnet_graph", "trainer", "checkpointed")
 STEPS, SECONDS = 40, 100
 LEAST, LEAST_OF_GRAPHS = 95.0, 90.0  # percent of the GPU's time; of torch.compile's kernels as of graphs'
 

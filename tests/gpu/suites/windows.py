@@ -52,8 +52,10 @@ def judge(plan, name, ended):
              f"{said} said ({totals.get('clock_steps')} counted), {coverage.get('steps_seen')} seen, {true} true", "±1 %")
     # (a note: now and then CUPTI never gives the end of an operation that a switch fell upon, one
     # of 300,000 beside captures)
+    # (and a program that captures graphs without end makes more launches than we remember)
     lost = {k: v for k, v in (summary.get("losses") or {}).items() if v}
-    plan.row(NAME, f"{name}: losses", not lost.keys() - {"unfinished"}, lost or "none", "none but operations without their end")
+    harmless = {"unfinished", "caller_dropped"} if name == "graphs" else {"unfinished"}
+    plan.row(NAME, f"{name}: losses", not lost.keys() - harmless, lost or "none", f"none but {' and '.join(sorted(harmless))}")
     verdict = (summary.get("verdict") or {})
     right = RUNS[name][3]
     if right is not None:
