@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // HOT
-//! What we keep per thread: 40 bytes of thread-local memory, zero at first, without destructor and
+//! What we keep per thread: 48 bytes of thread-local memory, zero at first, without destructor and
 //! without the allocation that a dynamic TLS access may make on a thread's first touch.
 //!
 //! Rust has no stable way to ask for the initial-exec TLS model, so on x86-64 the block is declared
 //! and addressed in assembly: its offset from the thread pointer is fixed when the library is
-//! loaded (40 bytes of the static surplus where the driver, not LD_PRELOAD, loads us).
+//! loaded (48 bytes of the static surplus where the driver, not LD_PRELOAD, loads us).
 
 use std::cell::Cell;
 
@@ -31,7 +31,40 @@ pub(crate) struct ThreadBlock {
     /// Launches before it came to the safepoint for the first time.
     pub(crate) unhooked: Cell<u64>,
     /// The table of functions of the node of PyTorch's that it evaluates; 0: none (see `torch`).
-    pub(crate) node: Cell<u64>,
+    node: Cell<u64>,
+    /// Where on its stack it does. What lies deeper belongs to it; an exception that ends it tells
+    /// us nothing.
+    node_frame: Cell<usize>,
+}
+
+impl ThreadBlock {
+    /// The node that the code with a variable at `here` is in; 0: none.
+    #[inline]
+    pub(crate) fn node(&self, here: *const u8) -> u64 {
+        if (here as usize) < self.node_frame.get() {
+            self.node.get()
+        } else {
+            0
+        }
+    }
+
+    /// The frame at `here` evaluates this node. Returns the one outside of it.
+    #[inline]
+    pub(crate) fn enter_node(&self, here: *const u8, node: u64) -> (u64, usize) {
+        let outer = match self.node(here) {
+            0 => (0, 0),
+            outer => (outer, self.node_frame.get()),
+        };
+        self.leave_node((node, here as usize));
+        outer
+    }
+
+    /// That one goes on.
+    #[inline]
+    pub(crate) fn leave_node(&self, (node, frame): (u64, usize)) {
+        self.node.set(node);
+        self.node_frame.set(frame);
+    }
 }
 
 #[cfg(target_arch = "x86_64")]
@@ -40,10 +73,10 @@ std::arch::global_asm!(
     ".globl gapprobe_thread_block",
     ".hidden gapprobe_thread_block",
     ".type gapprobe_thread_block,@object",
-    ".size gapprobe_thread_block,40",
+    ".size gapprobe_thread_block,48",
     ".p2align 4",
     "gapprobe_thread_block:",
-    ".zero 40",
+    ".zero 48",
     ".previous",
 );
 
@@ -62,7 +95,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
             options(nostack, pure, readonly),
         );
     }
-    // SAFETY: the block is 40 zero-initialised bytes of this thread, valid for the thread's life,
+    // SAFETY: the block is 48 zero-initialised bytes of this thread, valid for the thread's life,
     // and only reached here.
     f(unsafe { &*block })
 }
@@ -70,7 +103,7 @@ pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
 #[cfg(not(target_arch = "x86_64"))]
 std::thread_local! {
     static BLOCK: ThreadBlock =
-        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), in_sync: Cell::new(false), slot: Cell::new(0), captured: Cell::new(false), unhooked: Cell::new(0), node: Cell::new(0) } };
+        const { ThreadBlock { ring: Cell::new(0), outer: Cell::new(0), tid: Cell::new(0), gap: Cell::new(false), in_sync: Cell::new(false), slot: Cell::new(0), captured: Cell::new(false), unhooked: Cell::new(0), node: Cell::new(0), node_frame: Cell::new(0) } };
 }
 
 /// Runs `f` on the calling thread's block.
@@ -82,6 +115,23 @@ pub(crate) fn with<R>(f: impl FnOnce(&ThreadBlock) -> R) -> R {
 
 #[cfg(test)]
 mod tests {
+    /// A node that an exception ended is left behind by the next one at its height.
+    #[test]
+    fn nodes_within_each_other_and_one_that_was_not_left() {
+        let at = |frame: usize| frame as *const u8;
+        super::with(|b| {
+            assert_eq!(b.enter_node(at(900), 7), (0, 0));
+            assert_eq!((b.node(at(890)), b.node(at(950))), (7, 0));
+            let outer = b.enter_node(at(800), 8);
+            assert_eq!((outer, b.node(at(700)), b.node(at(850))), ((7, 900), 8, 0));
+            b.leave_node(outer);
+            assert_eq!(b.node(at(850)), 7);
+            assert_eq!(b.enter_node(at(900), 9), (0, 0), "7 was thrown out of");
+            b.leave_node((0, 0));
+            assert_eq!(b.node(at(1)), 0);
+        });
+    }
+
     #[test]
     fn each_thread_has_its_own_zeroed_block() {
         let address =

@@ -60,6 +60,7 @@ mod stacks;
 mod stopped;
 mod strangers;
 mod streams;
+mod throws;
 mod untouched;
 mod version;
 mod waits;

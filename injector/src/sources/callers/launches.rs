@@ -76,7 +76,8 @@ fn launches() -> Option<&'static Launches> {
 #[inline]
 pub(crate) fn launched(inside: Place, site: u64, symbol: u64) {
     let Some(launches) = launches() else { return };
-    let node = thread_block::with(|b| b.node.get());
+    let here = 0u8;
+    let node = thread_block::with(|b| b.node(&raw const here));
     if site | node == 0 {
         return; // a kernel alone tells no way
     }

@@ -178,9 +178,10 @@ fn on_api(area: u32, id: u32, data: &CUpti_CallbackData, inside: Place) {
         // linked in, inside which that of the driver switched us on
         return;
     }
+    let here = 0u8;
     let captured = thread_block::with(|b| {
         b.outer.set(0);
-        b.captured.replace(false).then(|| b.node.get() != 0)
+        b.captured.replace(false).then(|| b.node(&raw const here) != 0)
     });
     if class == Class::Profiler as u8 {
         program::on_profiler_call(

@@ -102,22 +102,13 @@ impl Node {
     }
 }
 
-/// The calling thread evaluates a node, until this is dropped.
-struct InNode {
+/// A node that is evaluated.
+struct Begun {
+    start: u64,
+    origin: (u32, u32),
+    front: [u64; 4],
     /// The one outside of it.
-    outer: u64,
-}
-
-impl InNode {
-    fn of(functions: u64) -> InNode {
-        InNode { outer: thread_block::with(|b| b.node.replace(functions)) }
-    }
-}
-
-impl Drop for InNode {
-    fn drop(&mut self) {
-        thread_block::with(|b| b.node.set(self.outer));
-    }
+    outer: (u64, usize),
 }
 
 /// In the slots of `get_and_increment`.
@@ -144,7 +135,9 @@ fn note_made(number: u64) {
     });
 }
 
-/// In the slot of `evaluate_function`. What it throws passes through here, and ends [`InNode`].
+/// In the slot of `evaluate_function`. What it throws passes through this frame, which therefore has
+/// nothing to drop: to unwind it, the program's unwinder would call Rust's personality, and that our
+/// own copy of the unwinder (`scripts/check-library` looks).
 extern "C-unwind" fn evaluate(
     engine: *mut c_void,
     task: *mut c_void,
@@ -161,7 +154,7 @@ extern "C-unwind" fn evaluate(
     real(engine, task, node, inputs, queue)
 }
 
-/// Aside, as [`note_made`].
+/// Aside, as [`note_made`]; nothing to drop, as [`evaluate`].
 #[inline(never)]
 extern "C-unwind" fn evaluate_noted(
     engine: *mut c_void,
@@ -171,18 +164,30 @@ extern "C-unwind" fn evaluate_noted(
     queue: *mut c_void,
     real: Evaluate,
 ) {
-    let begun = guard(None, || {
+    let here = 0u8;
+    let begun = begin(node, &raw const here);
+    real(engine, task, node, inputs, queue);
+    end(begun);
+}
+
+#[inline(never)]
+fn begin(node: *const Node, here: *const u8) -> Option<Begun> {
+    guard(None, || {
         // SAFETY: the engine's own argument: a node that its task keeps alive, and larger than what
         // is read (464 bytes at least in PyTorch 2.0 to 2.15).
         let node = unsafe { node.as_ref() }?;
         let functions = node.functions.load(Ordering::Relaxed);
         let front = [python::site(), functions, 0, TAG_BACKWARD];
-        Some((InNode::of(functions), ticks::now(), node.origin(), front))
-    });
-    real(engine, task, node, inputs, queue);
+        let outer = thread_block::with(|b| b.enter_node(here, functions));
+        Some(Begun { start: ticks::now(), origin: node.origin(), front, outer })
+    })
+}
+
+#[inline(never)]
+fn end(begun: Option<Begun>) {
     guard((), || {
-        let Some((within, start, (number, thread), front)) = begun else { return };
-        drop(within);
+        let Some(Begun { start, origin: (number, thread), front, outer }) = begun else { return };
+        thread_block::with(|b| b.leave_node(outer));
         if is_noted() {
             let mut event = Event::new(Kind::BackwardNode, start, ticks::now());
             (event.b, event.correlation) = (number, thread);
