@@ -35,6 +35,8 @@ const FAILURES: u32 = 3;
 const PERCENT: f64 = 100.0;
 /// In MiB a second; stored in bytes.
 const MIB: f64 = 1_048_576.0;
+/// More than this is no reading: a part of a whole, a hundred TB a second.
+const MOST: [(f64, f64); 2] = [(PERCENT, 101.0), (MIB, 1e8)];
 
 /// What is asked for, by `nvmlGpmMetricId_t`.
 const METRICS: [(c_uint, Gauge, f64); 12] = [
@@ -169,7 +171,8 @@ impl Counters {
         }
         self.failures = 0;
         for ((_, gauge, unit), metric) in METRICS.iter().zip(&self.metrics.all) {
-            if metric.result == 0 && metric.value.is_finite() && metric.value >= 0.0 {
+            let most = MOST.iter().find(|(of, _)| of == unit).map_or(0.0, |(_, most)| *most);
+            if metric.result == 0 && (0.0..most).contains(&metric.value) {
                 f(*gauge, before, now, (metric.value * unit).round() as u64);
             }
         }

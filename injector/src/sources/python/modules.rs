@@ -8,8 +8,9 @@
 //! lies in `_modules` of the parent, or of a module below that was not called (`ModuleList`).
 //! Another object that has come to lie at the address, or a dictionary that is changed meanwhile,
 //! holds no such pointer, and then there is no name. So it is looked up anew in each round of the
-//! drain thread in which a stack is used (`sites`): a model that is made again may have its modules
-//! where others of the old one lay.
+//! drain thread in which a stack is used (`sites`; of a model whose modules are too many for that,
+//! in every so many rounds): a model that is made again may have its modules where others of the
+//! old one lay.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -22,7 +23,7 @@ use crate::platform::memory::{read, u64_at, Reader};
 
 /// Most modules looked through below one, how deep, and most entries of a dictionary.
 const MOST_MODULES: usize = 4096;
-const MOST_LEVELS: usize = 4;
+const MOST_LEVELS: u32 = 4;
 const MOST_ENTRIES: u64 = 8192;
 /// Callers remembered at most, and most above one that is called by itself.
 const MOST_PARENTS: usize = 65_536;
@@ -68,15 +69,26 @@ pub(super) struct Path {
     pub(super) class: Vec<u8>,
 }
 
+/// The modules below one, as far as they were looked through: level by level.
+struct Below {
+    /// The shortest path of each; its own is an empty one.
+    paths: HashMap<u64, Vec<u8>>,
+    /// Those whose own children come next, with their level.
+    next: VecDeque<(u64, u32)>,
+}
+
 /// A module's name, and itself; `None`: what was asked is no module.
 type Children = Option<Arc<[(Vec<u8>, u64)]>>;
+
+/// There was no time left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Late;
 
 /// Belongs to the drain thread.
 #[derive(Default)]
 pub(super) struct Modules {
-    /// What was read in this round: of a parent and a module below it. Of a module and itself:
-    /// whether it is one.
-    names: HashMap<(u64, u64), Option<Vec<u8>>>,
+    /// What was read in this round: what lies below a module; `None`: it is none.
+    below: HashMap<u64, Option<Below>>,
     /// ... what modules have in `_modules`.
     children: HashMap<u64, Children>,
     /// Of a module that was called within another one that holds it, that one.
@@ -88,37 +100,43 @@ pub(super) struct Modules {
 impl Modules {
     /// A round begins: what was read may not be true any more.
     pub(super) fn begin_round(&mut self) {
-        self.names.clear();
+        self.below.clear();
         self.children.clear();
     }
 
     /// The last of these modules, which were called within one another, the outermost first. One
     /// that none of those around it holds is an outermost one itself. `None`: it is no module, or
-    /// that cannot be told before `until`.
-    pub(super) fn path(&mut self, interpreter: &Interpreter, called: &[u64], until: u64) -> Option<Path> {
-        let dictionaries = interpreter.layout.dictionaries?;
-        let Modules { names, children, parents, key } = self;
+    /// one around it is none any more. `Err`: that cannot be told before `until`.
+    pub(super) fn path(
+        &mut self,
+        interpreter: &Interpreter,
+        called: &[u64],
+        until: u64,
+    ) -> Result<Option<Path>, Late> {
+        let Some(dictionaries) = interpreter.layout.dictionaries else { return Ok(None) };
+        let Modules { below, children, parents, key } = self;
         let mut objects = Objects { interpreter, dictionaries, memory: Reader::default(), children, key };
         // one that is called by itself now, and was called by others before (a checkpoint that is
         // computed again), is below them still
         let mut above = Vec::new();
-        while let Some(&parent) = parents.get(above.last().or(called.first())?) {
+        while let Some(&parent) = above.last().or(called.first()).and_then(|module| parents.get(module)) {
             if above.len() >= MOST_ABOVE {
                 break;
             }
             above.push(parent);
         }
         let mut around: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut is_one_gone = false;
         for &module in above.iter().rev().chain(called) {
             if clock::monotonic() > until {
-                return None;
+                return Err(Late);
             }
             if around.last().is_some_and(|(last, _)| *last == module) {
                 continue;
             }
             let mut look = |parent| {
-                let known = names.entry((parent, module));
-                known.or_insert_with(|| objects.name_below(parent, module)).clone()
+                let known = below.entry(parent).or_insert_with(|| objects.below(parent));
+                known.as_mut().and_then(|below| objects.path(below, module)).cloned()
             };
             let holder = around.iter().rev().find_map(|(parent, name)| {
                 let below = look(*parent)?;
@@ -137,16 +155,17 @@ impl Modules {
                     }
                     around.push((module, name));
                 }
-                None if look(module).is_some() => around.push((module, Vec::new())),
-                None => {} // it is none, or none any more
+                // (below the one that is gone it had another name)
+                None if look(module).is_some() && !is_one_gone => around.push((module, Vec::new())),
+                None => is_one_gone = true, // it is none, or none any more
             }
         }
-        let (module, name) = around.pop()?;
-        let class = objects.class(module).filter(|class| std::str::from_utf8(class).is_ok())?;
+        let Some((module, name)) = around.pop() else { return Ok(None) };
+        let class = objects.class(module).filter(|class| std::str::from_utf8(class).is_ok());
         // what was looked up before may have gone since, with its name and its class: it is what is
         // still a module once both have been read
-        objects.read_children(module)?;
-        (called.last() == Some(&module)).then_some(Path { name, class })
+        let class = class.filter(|_| objects.read_children(module).is_some());
+        Ok(class.filter(|_| called.last() == Some(&module)).map(|class| Path { name, class }))
     }
 }
 
@@ -170,28 +189,27 @@ impl Objects<'_> {
         self.memory.string(name, LONGEST_CLASS)
     }
 
-    /// The path of a module below another one: the shortest. Below itself an empty one.
-    fn name_below(&mut self, parent: u64, module: u64) -> Option<Vec<u8>> {
-        if parent == module {
-            return self.children(module).map(|_| Vec::new());
-        }
-        let mut next = VecDeque::from([(parent, Vec::new(), 0)]);
-        let mut seen = 0;
-        while let Some((parent, path, level)) = next.pop_front() {
+    fn below(&mut self, module: u64) -> Option<Below> {
+        self.children(module)?;
+        Some(Below { paths: HashMap::from([(module, Vec::new())]), next: VecDeque::from([(module, 0)]) })
+    }
+
+    /// The path of a module below the one that this is of.
+    fn path<'b>(&mut self, below: &'b mut Below, module: u64) -> Option<&'b Vec<u8>> {
+        while !below.paths.contains_key(&module) {
+            let (parent, level) = below.next.pop_front()?;
+            let path = below.paths.get(&parent)?.clone();
             for (name, child) in self.children(parent).as_deref().unwrap_or_default() {
-                let child = *child;
                 let dot: &[u8] = if path.is_empty() { b"" } else { b"." };
-                let path = [&path, dot, name].concat();
-                if child == module {
-                    return Some(path);
-                }
-                seen += 1;
-                if level + 1 < MOST_LEVELS && seen < MOST_MODULES {
-                    next.push_back((child, path, level + 1));
+                if below.paths.len() < MOST_MODULES && !below.paths.contains_key(child) {
+                    below.paths.insert(*child, [&path, dot, name].concat());
+                    if level + 1 < MOST_LEVELS {
+                        below.next.push_back((*child, level + 1));
+                    }
                 }
             }
         }
-        None
+        below.paths.get(&module)
     }
 
     /// What a module has in `_modules`; `None`: it is no module.

@@ -10,9 +10,9 @@ use trace::define::{FrameInfo, InModule, Language};
 use trace::Loss;
 
 use super::code::{self, Code};
-use super::modules::{self, Caller, Modules};
+use super::modules::{self, Caller, Late, Modules};
 use super::walk::{self, RawFrame, TAG_FRAME, TAG_SITE, TAG_STACK};
-use crate::platform::losses;
+use crate::platform::{clock, losses};
 use crate::ring::{Tag, SLOT_WORDS};
 use crate::sources::{launch, memo};
 use crate::store::Store;
@@ -22,7 +22,11 @@ const MOST_STACKS: usize = 32_768;
 /// Code objects remembered at most, and bytes of their line tables.
 const MOST_CODES: usize = 8192;
 /// Time a round of the drain thread may spend on new stacks, ns: rings fill meanwhile.
-const MOST_TIME: u64 = 40_000_000;
+const MOST_TIME: u64 = 20_000_000;
+/// ... and on looking again at the modules of known ones; where that is too short, in every so many
+/// rounds at most.
+const MOST_TIME_AGAIN: u64 = 3_000_000;
+const LONGEST_INTERVAL: u64 = 64;
 /// What stands for a frame whose code object was gone: the frames around it are still true.
 const UNREADABLE: &[u8] = b"<unreadable>";
 
@@ -46,7 +50,13 @@ pub(crate) struct Sites {
     next: Option<u32>,
     /// Until when this round reads new stacks.
     until: u64,
+    /// What is left of the time in which it looks again at known ones.
+    left_again: u64,
+    /// That was not long enough.
+    is_late: bool,
     round: u64,
+    /// A known stack is looked at again so many rounds after the last time.
+    interval: u64,
     modules: Modules,
     /// A code object that calls modules, of the stack that is being defined.
     calls_modules: Option<(Caller, u64)>,
@@ -65,6 +75,8 @@ struct Called {
     modules: Vec<u64>,
     frames: Vec<u32>,
     found: Option<InModule>,
+    /// What the stack's id says of it.
+    told: Option<InModule>,
     round: u64,
 }
 
@@ -78,7 +90,13 @@ impl Sites {
     /// A round of the drain thread begins.
     pub(crate) fn begin_round(&mut self, now: u64) {
         self.until = now + MOST_TIME;
+        self.left_again = MOST_TIME_AGAIN;
         self.round += 1;
+        self.interval = match std::mem::take(&mut self.is_late) {
+            true => (self.interval * 2).min(LONGEST_INTERVAL),
+            false => self.interval.saturating_sub(1),
+        }
+        .max(1);
         self.modules.begin_round();
     }
 
@@ -94,10 +112,8 @@ impl Sites {
     pub(crate) fn used(&mut self, hash: u64, store: &mut Store) -> u32 {
         let known = self.stacks.get_mut(&hash).map(|stack| stack.called.take());
         if let Some(Some(mut called)) = known {
-            if std::mem::replace(&mut called.round, self.round) != self.round {
-                let found = self.module(&called.modules, store);
-                if std::mem::replace(&mut called.found, found) != found {
-                    let id = store.stack(&called.frames, found, None).unwrap_or(0);
+            if self.round - called.round >= self.interval {
+                if let Some(id) = self.look_again(&mut called, store) {
                     self.stacks.entry(hash).and_modify(|stack| stack.id = id);
                 }
             }
@@ -106,6 +122,23 @@ impl Sites {
         let id = self.id(hash, store);
         losses::add(Loss::SiteDropped, u64::from(id == 0));
         id
+    }
+
+    /// Another id for the stack, where its module has another name now.
+    fn look_again(&mut self, called: &mut Called, store: &mut Store) -> Option<u32> {
+        let begun = clock::monotonic();
+        let found = self.module(&called.modules, begun + self.left_again, store);
+        self.left_again = self.left_again.saturating_sub(clock::monotonic() - begun);
+        let Ok(found) = found else {
+            self.is_late = true;
+            return None; // (it keeps its name)
+        };
+        called.round = self.round;
+        let before = std::mem::replace(&mut called.found, found);
+        // (calls since the last look are of either)
+        let told = if before.is_some() && before != found { None } else { found };
+        let is_another = std::mem::replace(&mut called.told, told) != told;
+        is_another.then(|| store.stack(&called.frames, told, None).unwrap_or(0))
     }
 
     /// Takes a ring slot if it is one of ours. The slots of one push come one after the other.
@@ -151,7 +184,7 @@ impl Sites {
         if known.is_some_and(|(_, is_defined)| is_defined) {
             return; // two threads at once, or thrown out of the table of what was sent
         }
-        if crate::platform::clock::monotonic() > self.until {
+        if clock::monotonic() > self.until {
             losses::add(Loss::SiteDropped, 1);
             walk::forget(hash); // it comes again with its next call, and its id is defined then
             return;
@@ -164,12 +197,21 @@ impl Sites {
             frames.iter().filter_map(|(f, stamp)| self.frame(f, *stamp, store)).collect();
         self.take_modules();
         let modules: Vec<u64> = frames.iter().rev().map(|(f, _)| f.module).filter(|m| *m != 0).collect();
-        let found = if modules.is_empty() { None } else { self.module(&modules, store) };
+        let (found, round) = match modules.is_empty() {
+            true => (None, self.round),
+            false => match self.module(&modules, self.until, store) {
+                Ok(found) => (found, self.round),
+                Err(Late) => {
+                    losses::add(Loss::CallerDropped, 1);
+                    (None, 0) // as soon as there is time again
+                }
+            },
+        };
         let id = ids.as_ref().and_then(|ids| store.stack(ids, found, known.map(|(id, _)| id)));
         // calls that have the id already stay without a definition
         losses::add(Loss::SiteDropped, u64::from(id.is_none() && known.is_some()));
         let called = ids.filter(|_| !modules.is_empty());
-        let called = called.map(|frames| Box::new(Called { modules, frames, found, round: self.round }));
+        let called = called.map(|frames| Box::new(Called { modules, frames, found, told: found, round }));
         self.stacks.insert(hash, Stack { id: id.unwrap_or(0), is_defined: true, called });
     }
 
@@ -183,11 +225,14 @@ impl Sites {
     }
 
     /// The last of these modules.
-    fn module(&mut self, called: &[u64], store: &mut Store) -> Option<InModule> {
-        let path = self.modules.path(super::interpreter()?, called, self.until)?;
-        let class = store.site_string(&path.class)?;
-        let name = if path.name.is_empty() { Some(0) } else { store.site_string(&path.name) };
-        Some(InModule { path: name?, class })
+    fn module(&mut self, called: &[u64], until: u64, store: &mut Store) -> Result<Option<InModule>, Late> {
+        let Some(interpreter) = super::interpreter() else { return Ok(None) };
+        let path = self.modules.path(interpreter, called, until)?;
+        Ok(path.and_then(|path| {
+            let class = store.site_string(&path.class)?;
+            let name = if path.name.is_empty() { Some(0) } else { store.site_string(&path.name) };
+            Some(InModule { path: name?, class })
+        }))
     }
 
     /// The frame's id (`Some(None)`: no room for it); `None` for one that the interpreter does not
