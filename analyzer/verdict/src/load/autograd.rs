@@ -10,10 +10,10 @@
 use std::collections::HashMap;
 
 use trace::define::MAX_FRAMES;
-use trace::{Definitions, FrameInfo, Language};
+use trace::{Definition, Definitions, FrameInfo, Language};
 
 use crate::run::autograd::InBackward;
-use crate::run::{Span, Thread};
+use crate::run::{RangeKind, Run, Span, Thread};
 use crate::sites::{calls_module, is_users};
 
 /// A node was evaluated, see [`trace::Kind::BackwardNode`].
@@ -27,6 +27,8 @@ pub(super) struct BackwardNode {
     pub(super) stack: u32,
     /// Mangled name of its type, a string id; 0: nothing is known of it but its number.
     pub(super) kind: u32,
+    /// The last end of it and of all before it, see [`Nodes::sort`].
+    pub(super) latest: u64,
 }
 
 /// What tells a node from others.
@@ -38,11 +40,24 @@ pub(super) struct Origin {
     pub(super) number: u32,
 }
 
+/// Where a node was made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Made {
+    /// Thread id.
+    pub(super) thread: u32,
+    pub(super) at: u64,
+    pub(super) stack: u32,
+}
+
+/// Checkpoints within each other are followed so far.
+const MOST_WITHIN: u32 = 8;
+
 /// The nodes of a recording.
 #[derive(Default)]
 pub(super) struct Nodes {
-    /// Stacks of the forward pass.
-    pub(super) made: HashMap<Origin, u32>,
+    /// In the forward pass, or within another node's evaluation (a checkpoint that is computed
+    /// again).
+    pub(super) made: HashMap<Origin, Made>,
     /// By thread id.
     pub(super) evaluated: HashMap<u32, Vec<BackwardNode>>,
 }
@@ -50,12 +65,14 @@ pub(super) struct Nodes {
 impl Nodes {
     /// Tells a thread's calls, which stand in the order of their begin, of the nodes they were made
     /// in.
-    pub(super) fn tell(&mut self, thread: &mut Thread, definitions: &mut Definitions) {
-        let Some(nodes) = self.evaluated.get_mut(&thread.tid) else { return };
-        nodes.sort_by_key(|n| (n.span.start, std::cmp::Reverse(n.span.end)));
+    ///
+    /// [`Nodes::sort`] comes first.
+    pub(super) fn tell(&self, thread: &mut Thread, definitions: &mut Definitions) {
+        let Some(nodes) = self.evaluated.get(&thread.tid) else { return };
         let mut rest = nodes.iter().peekable();
         let mut open: Vec<&BackwardNode> = Vec::new();
         let mut known: HashMap<[u32; 3], u32> = HashMap::new();
+        let mut by_origin: HashMap<Origin, u32> = HashMap::new();
         for call in &thread.calls {
             while let Some(node) = rest.next_if(|n| n.span.start <= call.start) {
                 open.retain(|o| o.span.end > node.span.start);
@@ -63,7 +80,9 @@ impl Nodes {
             }
             open.retain(|o| o.span.end > call.start);
             let Some(node) = open.last() else { continue };
-            let made = self.made.get(&node.origin).copied().unwrap_or(0);
+            let made = *by_origin
+                .entry(node.origin)
+                .or_insert_with(|| self.stack_of(node.origin, definitions, MOST_WITHIN));
             let of = [call.site, node.stack, made];
             let stack = match node.kind {
                 0 => 0, // where it began is not known
@@ -74,10 +93,78 @@ impl Nodes {
     }
 }
 
+impl Nodes {
+    /// In the order of their begin, the outer one first.
+    pub(super) fn sort(&mut self) {
+        for nodes in self.evaluated.values_mut() {
+            nodes.sort_by_key(|n| (n.span.start, std::cmp::Reverse(n.span.end)));
+            let mut latest = 0;
+            for node in nodes {
+                latest = node.span.end.max(latest);
+                node.latest = latest;
+            }
+        }
+    }
+
+    /// The stack that a node's work is of; 0: not known. One that was made while another was
+    /// evaluated is of what that is of, as a call there would be.
+    fn stack_of(&self, origin: Origin, definitions: &mut Definitions, most: u32) -> u32 {
+        let Some(made) = self.made.get(&origin) else { return 0 };
+        let Some(outer) = self.around(made).filter(|outer| outer.kind != 0 && outer.origin != origin) else {
+            return made.stack;
+        };
+        let outer_made = match most {
+            0 => 0,
+            most => self.stack_of(outer.origin, definitions, most - 1),
+        };
+        of_node(definitions, [made.stack, outer.stack, outer_made])
+    }
+
+    /// The innermost node that was evaluated where and when this one was made.
+    fn around(&self, made: &Made) -> Option<&BackwardNode> {
+        let nodes = self.evaluated.get(&made.thread)?;
+        let (before, _) = nodes.split_at(nodes.partition_point(|n| n.span.start <= made.at));
+        before.iter().rev().take_while(|n| n.latest > made.at).find(|n| n.span.end > made.at)
+    }
+}
+
+/// What the ranges of torch.profiler are called in which a node is evaluated; its type follows.
+const EVALUATED: &str = "autograd::engine::evaluate_function: ";
+/// Ids of the types' names, above those of traces.
+const TYPES: u32 = 3 << 30;
+
+/// Tells the calls of a foreign trace of the nodes they were made in, by torch.profiler's ranges.
+/// (Which line made the node is not known.)
+pub(super) fn tell_by_ranges(run: &mut Run) {
+    let mut types: HashMap<u32, Option<u32>> = HashMap::new();
+    let definitions = &mut run.definitions;
+    for thread in &mut run.threads {
+        let mut nodes = Vec::new();
+        for range in thread.ranges.iter().filter(|r| r.kind == RangeKind::Operator) {
+            let next = TYPES + types.len() as u32;
+            let node = types.entry(range.name).or_insert_with(|| {
+                let name = definitions.string(range.name)?.strip_prefix(EVALUATED)?.to_owned();
+                definitions.insert(next, Definition::String(name.as_bytes()));
+                Some(next)
+            });
+            nodes.extend(node.map(|node| (range.span, node)));
+        }
+        let mut nodes = nodes.into_iter().peekable();
+        let mut last = None;
+        for call in &thread.calls {
+            while let Some(node) = nodes.next_if(|(span, _)| span.start <= call.start) {
+                last = Some(node);
+            }
+            let Some((_, node)) = last.filter(|(span, _)| span.end > call.start) else { continue };
+            thread.backward.push(InBackward { start: call.start, stack: call.site, node });
+        }
+    }
+}
+
 /// The stack that work is of which was launched from `site` within a node that began in `outer` and
 /// was made in `made`.
 pub(super) fn of_node(definitions: &mut Definitions, [site, outer, made]: [u32; 3]) -> u32 {
-    let inner = within(definitions, site, outer);
+    let Some(inner) = within(definitions, site, outer) else { return 0 };
     let text = |id| definitions.string(id).unwrap_or("");
     let is_programs = |f: &FrameInfo| f.language == Language::Python && is_users(text(f.file));
     let mut called = inner.iter().filter_map(|f| definitions.frame(*f));
@@ -97,17 +184,21 @@ pub(super) fn of_node(definitions: &mut Definitions, [site, outer, made]: [u32; 
     definitions.add_stack(&joined, site)
 }
 
-/// The frames of this stack within the `outer` one, innermost first.
-fn within(definitions: &Definitions, stack: u32, outer: u32) -> &[u32] {
+/// The frames of this stack within the `outer` one, innermost first; `None`: what both have is cut
+/// off.
+fn within(definitions: &Definitions, stack: u32, outer: u32) -> Option<&[u32]> {
     let all = definitions.frames(stack);
-    if stack == 0 || stack == outer || all.len() >= MAX_FRAMES {
-        return &[]; // (what both have may be cut off)
+    if stack == 0 || stack == outer {
+        return Some(&[]);
+    }
+    if all.len() >= MAX_FRAMES && outer != 0 {
+        return None;
     }
     let of = |id: &u32| definitions.frame(*id).map(|f| (f.file, f.function));
     let outer = definitions.frames(outer).iter().rev();
     // (the line of the last one that both have may be another)
     let common = all.iter().rev().zip(outer).take_while(|(inner, outer)| of(inner) == of(outer)).count();
-    all.get(..all.len() - common).unwrap_or(&[])
+    Some(all.get(..all.len() - common).unwrap_or(&[]))
 }
 
 #[cfg(test)]
@@ -121,7 +212,7 @@ mod tests {
     }
 
     fn evaluated(start: u64, end: u64, number: u32, stack: u32) -> BackwardNode {
-        BackwardNode { span: Span::new(start, end), origin: origin(number), stack, kind: 9 }
+        BackwardNode { span: Span::new(start, end), origin: origin(number), stack, kind: 9, latest: 0 }
     }
 
     /// Stacks by their ids: a file and functions in it, innermost first.
@@ -155,8 +246,10 @@ mod tests {
             flags: 0,
         };
         let mut thread = Thread { tid: 7, calls: calls.map(call).to_vec(), ..Thread::default() };
-        let made = HashMap::from([(origin(5), 50), (origin(6), 60)]);
-        Nodes { made, evaluated: HashMap::from([(7, nodes)]) }.tell(&mut thread, &mut definitions());
+        let made = [(5, 50), (6, 60)].map(|(n, stack)| (origin(n), Made { thread: 1, at: 1, stack }));
+        let mut all = Nodes { made: HashMap::from(made), evaluated: HashMap::from([(7, nodes)]) };
+        all.sort();
+        all.tell(&mut thread, &mut definitions());
         let run = Run { threads: vec![thread], ..Run::default() };
         calls.map(|c| {
             let work = run.work(0, &call(c));
@@ -202,6 +295,32 @@ mod tests {
         assert_eq!(of_node(&mut all, [90, 90, 70]), 70, "nothing was called within it");
         let of_no_line = of_node(&mut all, [80, 0, 0]);
         assert_eq!(all.frames(of_no_line), [14, 13]);
+    }
+
+    /// A checkpoint in its older form: its nodes are made while another is evaluated, and evaluated
+    /// by a backward pass within it.
+    #[test]
+    fn a_node_that_was_made_within_another_is_of_the_line_that_made_that() {
+        let nodes = vec![evaluated(100, 200, 5, 0), evaluated(150, 160, 9, 0)];
+        let made = [(5, 1, 70), (9, 120, 72)];
+        let made = made.map(|(n, at, stack)| (origin(n), Made { thread: 7, at, stack }));
+        let mut all = Nodes { made: HashMap::from(made), evaluated: HashMap::from([(7, nodes)]) };
+        all.sort();
+        let of = |number| all.stack_of(origin(number), &mut definitions(), MOST_WITHIN);
+        assert_eq!((of(5), of(9), of(77)), (70, 72, 0), "its own line");
+        let Some(inner) = all.made.get_mut(&origin(9)) else { panic!("it is there") };
+        inner.stack = 0;
+        assert_eq!(all.stack_of(origin(9), &mut definitions(), MOST_WITHIN), 70, "none of its own");
+    }
+
+    /// What both stacks have is cut off: nothing is said.
+    #[test]
+    fn of_stacks_too_deep_to_compare_nothing_is_said() {
+        let mut all = definitions();
+        let deep: Vec<u8> = [11u32; MAX_FRAMES].iter().flat_map(|f| f.to_le_bytes()).collect();
+        all.insert(95, Definition::Stack(&deep));
+        assert_eq!(of_node(&mut all, [95, 70, 50]), 0);
+        assert_eq!(of_node(&mut all, [95, 0, 50]), 95, "on a thread of the engine's");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use trace::call::Class;
 use trace::event::FROM_RECORD;
 
-use super::{array_waits, captured, clock_drift, damaged_calls};
+use super::{array_waits, autograd, captured, clock_drift, damaged_calls};
 use crate::gaps::pauses;
 use crate::run::{Call, Range, Run, Thread, CLOCK_SLACK_NS, NONE};
 
@@ -38,7 +38,9 @@ pub fn finish(run: &mut Run) {
         t.marks.sort_by_key(|m| m.span);
         t.samples.sort_by_key(|s| s.span);
     }
-    if !run.foreign {
+    if run.foreign {
+        autograd::tell_by_ranges(run);
+    } else {
         damaged_calls::cut(run);
     }
     array_waits::find(run);

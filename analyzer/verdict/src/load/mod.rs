@@ -23,7 +23,7 @@ use crate::run::{
     Call, Child, ChildSample, Device, LoadError, LossMark, Mark, Op, Range, RangeKind, Reading, Run, Sample,
     Span, Stream, SyncRecord, Thread, UnobservedSpan, MAX_TIME, NONE,
 };
-use autograd::{BackwardNode, Nodes, Origin};
+use autograd::{BackwardNode, Made, Nodes, Origin};
 pub use finish::finish;
 
 /// Slots of the histogram by which [`load_newest`] chooses what to leave out.
@@ -125,6 +125,7 @@ pub fn load_window<S: Source + ?Sized>(source: &S, window: &Window) -> Result<Ru
     }
     run.definitions = recording.definitions;
     finish(&mut run);
+    nodes.sort();
     for thread in &mut run.threads {
         nodes.tell(thread, &mut run.definitions);
     }
@@ -358,11 +359,11 @@ impl Loader {
                 bits: e.x,
             }),
             Kind::ForwardNode => {
-                self.nodes.made.insert(origin(e), e.c);
+                self.nodes.made.insert(origin(e), Made { thread: tid, at: e.start, stack: e.c });
             }
             Kind::BackwardNode => {
                 let (span, origin) = (Span::new(e.start, e.end), origin(e));
-                let node = BackwardNode { span, origin, stack: e.c, kind: e.a };
+                let node = BackwardNode { span, origin, stack: e.c, kind: e.a, latest: 0 };
                 self.nodes.evaluated.entry(tid).or_default().push(node);
             }
             Kind::SyncRecord => self.run.waits.push(sync_record(e)),
