@@ -6,7 +6,6 @@
 
 use std::path::{Path, PathBuf};
 
-use cli::tables::{NameStyle, Source};
 use formats::Input;
 use verdict::Analysis;
 
@@ -135,7 +134,26 @@ fn next(names: &[(&str, &str)], device: &str) -> String {
     text.push_str("{}]}");
     let (input, a) = read(&renamed(&text, names));
     assert_eq!(a.verdict.cause, "GPU-BOUND", "{}", a.verdict.text());
-    cli::overview::next(&Source::new(&input.run, NameStyle::Short), &a).unwrap()
+    cli::overview::next(&input.run, &a).unwrap()
+}
+
+/// ROCm's kernels have no grid in Kineto's traces: that is not one block.
+#[test]
+fn kernels_without_a_grid_are_not_of_few_blocks() {
+    let mut text = String::from(r#"{"traceEvents":["#);
+    for n in 0..400 {
+        let begin = 100 + 100 * n;
+        text.push_str(&format!(
+            r#"{{"ph":"X","cat":"cuda_runtime","name":"hipLaunchKernel","pid":1,"tid":1,"ts":{},"dur":5,"args":{{"correlation":{}}}}},
+               {{"ph":"X","cat":"kernel","name":"Cijk_{}","pid":0,"tid":7,"ts":{begin},"dur":99,"args":{{"device":0,"stream":7,"correlation":{}}}}},"#,
+            10 * n, n + 1, n % 4, n + 1
+        ));
+    }
+    text.push_str("{}]}");
+    let (input, a) = read(&text);
+    assert_eq!((a.verdict.cause, a.devices[0].small.share), ("GPU-BOUND", 0.0), "{}", a.verdict.text());
+    let kernels = || input.run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
+    assert!(kernels().count() == 400 && kernels().all(|op| op.b == 0));
 }
 
 #[test]

@@ -12,7 +12,6 @@ use verdict::timeline::Observed;
 use super::names::clean;
 use super::Subject;
 use crate::overview;
-use crate::tables::{NameStyle, Source};
 
 /// Remarks at most; findings at most.
 const MOST_REMARKS: usize = 20;
@@ -49,7 +48,7 @@ pub(super) fn figures(subject: &Subject<'_>) -> Value {
         "stack_left_out": stack.len().saturating_sub(MOST_FRAMES),
         "fix": v.advice.long,
         "or": v.tied.map(|t| json!({ "cause": t.cause, "fix": t.advice.long })),
-        "next": overview::next(&Source::new(&subject.input.run, NameStyle::Short), subject.analysis).map(|n| clean(&n)),
+        "next": overview::next(&subject.input.run, subject.analysis).map(|n| clean(&n)),
         "share": v.share,
         "step_ns": (v.step_ns > 0.0).then_some(v.step_ns),
         "predicted_ns": promise.map(|p| p.ns()),

@@ -34,7 +34,7 @@ pub fn json(o: &Overview<'_>) -> Value {
     let r = &o.input.refused;
     if let Value::Object(keys) = &mut all {
         if let Some(verdict) = keys.get_mut("verdict").and_then(Value::as_object_mut) {
-            verdict.insert("next".to_owned(), json!(next(o.source, a)));
+            verdict.insert("next".to_owned(), json!(next(o.source.run, a)));
             verdict.insert("stack".to_owned(), json!(stack(run, a)));
         }
         keys.insert("lines".to_owned(), lines(&Lines::of(run, a)));

@@ -3,35 +3,34 @@
 //! time in. Nsight Compute takes one launch of it, from the middle of the run; the others choose
 //! kernels by name. Those for Intel and Gaudi stand in their documents; they were not run here.
 
+use std::cmp::Reverse;
+use std::collections::{HashMap, HashSet};
+
 use formats::vendors;
 use formats::vendors::Vendor;
 use trace::Kind;
 use verdict::analysis::Analysis;
 use verdict::causes::is_computing;
-use verdict::run::Run;
+use verdict::run::{Op, Run, Span};
 use verdict::text::kernel_name::demangled;
-
-use super::rows::Rows;
-use crate::tables::Source;
 
 /// `ncu --kernel-name ... --launch-skip N --launch-count 1 COMMAND`, and the like of other vendors;
 /// `None` where the verdict is neither GPU-BOUND nor EFFICIENT, and without kernels that have a
-/// name. `source`: the run's tables, with short names.
-pub fn command(source: &Source<'_>, analysis: &Analysis) -> Option<String> {
-    let run = source.run;
+/// name.
+pub fn command(run: &Run, analysis: &Analysis) -> Option<String> {
     if !is_computing(analysis.verdict.code) {
         return None;
     }
-    let top = Rows::of(source, "cuda_gpu_kern_sum")?;
-    let name = top.iter().next()?.text("name").to_owned();
-    let function = Some(base(&name)).filter(|function| !function.is_empty())?;
+    let names = names(run);
+    let largest = largest(run, &names)?;
+    let function = Some(base(largest)).filter(|function| !function.is_empty())?;
     let program = match run.header.command.as_str() {
         "" => "python train.py",
         command => command,
     };
     Some(match vendors::of(run) {
         Vendor::Nvidia => {
-            let before = launched_before_the_middle(run, analysis, &function);
+            let before = launched_before(run, analysis.steady, &names, largest);
             format!("ncu --kernel-name {function} --launch-skip {before} --launch-count 1 {program}")
         }
         Vendor::Amd => format!("rocprof-compute profile --name gapprobe --kernel {function} -- {program}"),
@@ -41,16 +40,40 @@ pub fn command(source: &Source<'_>, analysis: &Analysis) -> Option<String> {
     })
 }
 
-/// ncu counts launches of kernels whose base name matches, in the order of their launching.
-fn launched_before_the_middle(run: &Run, analysis: &Analysis, function: &str) -> usize {
-    let steady = analysis.steady;
-    let middle = steady.start + steady.ns() / 2;
-    let same = |id: u32| base(&demangled(run.definitions.kernel_name(id))) == function;
-    let mut known: std::collections::HashMap<u32, bool> = std::collections::HashMap::new();
+fn kernels(run: &Run) -> impl Iterator<Item = &Op> {
     let ops = run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
-    ops.filter(|op| op.kind == Kind::Kernel && op.start < middle)
-        .filter(|op| *known.entry(op.a).or_insert_with(|| same(op.a)))
-        .count()
+    ops.filter(|op| op.kind == Kind::Kernel)
+}
+
+/// The whole names of all kernels.
+fn names(run: &Run) -> HashMap<u32, String> {
+    let mut names = HashMap::new();
+    for op in kernels(run) {
+        names.entry(op.a).or_insert_with(|| demangled(run.definitions.kernel_name(op.a)));
+    }
+    names
+}
+
+/// The one that takes most time in all, as in the table of kernels.
+fn largest<'a>(run: &Run, names: &'a HashMap<u32, String>) -> Option<&'a str> {
+    let mut by_name: HashMap<&str, u64> = HashMap::new();
+    for op in kernels(run) {
+        *by_name.entry(names.get(&op.a)?).or_default() += op.end - op.start;
+    }
+    by_name.into_iter().max_by_key(|(name, ns)| (*ns, Reverse(*name))).map(|(name, _)| name)
+}
+
+/// ncu counts launches of kernels whose base name matches, in the order of their launching: how
+/// many there are before one of this very name in the middle of the steps that count.
+fn launched_before(run: &Run, steady: Span, names: &HashMap<u32, String>, name: &str) -> usize {
+    let middle = steady.start + steady.ns() / 2;
+    let whole = |op: &Op| names.get(&op.a).map_or("", String::as_str);
+    let mut starts: Vec<u64> = kernels(run).filter(|op| whole(op) == name).map(|op| op.start).collect();
+    starts.sort_unstable();
+    let Some(&at) = starts.iter().find(|at| **at >= middle).or(starts.last()) else { return 0 };
+    let function = base(name);
+    let same: HashSet<u32> = names.iter().filter(|(_, n)| base(n) == function).map(|(id, _)| *id).collect();
+    kernels(run).filter(|op| op.start < at && same.contains(&op.a)).count()
 }
 
 /// A function's own name as ncu matches it (`--kernel-name-base function`): without return type,

@@ -315,7 +315,10 @@ fn kernels(out: &mut Page, o: &Overview<'_>) {
     }
     classes.sort_by(|x, y| y.1.total_cmp(&x.1));
     let part = |c: &(&str, f64)| format!("{} {:.0}%", c.0, c.1 * 100.0 / all.max(1.0));
-    let title = format!("Kernels ({})", classes.iter().take(4).map(part).collect::<Vec<_>>().join(", "));
+    let title = format!(
+        "Kernels, of all that was recorded ({})",
+        classes.iter().take(4).map(part).collect::<Vec<_>>().join(", ")
+    );
     out.section(&title, table.iter().take(4), |r, most| {
         format!(
             "{:>5.1}%  {:>7} x {:>9}  {}",
@@ -433,14 +436,17 @@ fn foot(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     let (run, v) = (&o.input.run, &a.verdict);
     let cost = if run.foreign { String::new() } else { format!("; cost {}", line::cost(&a.cost)) };
     out.sentence("", &format!("{}{cost}; losses {}.", capital(&line::seen(a)), line::losses(run, a)));
-    if let Some(command) = ncu::command(o.source, a) {
+    if let Some(command) = ncu::command(o.source.run, a) {
         out.command(&format!("Next: {command}"));
     }
     let has_lines = || run.threads.iter().flat_map(|t| &t.calls).any(|c| c.site != 0);
+    let kernels = || run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
+    let has_operators = || kernels().any(|op| run.origin(op).is_some_and(|o| run.operator(&o, op).is_some()));
     let tables = match is_computing(v.code) || is_of_kernels(v.code) {
         false => "-r gaps -r syncs",
         true if has_lines() => "-r gpu_lines -r gpu_modules",
-        true => "-r cuda_gpu_kern_sum -r gpu_ops",
+        true if has_operators() => "-r cuda_gpu_kern_sum -r gpu_ops",
+        true => "-r cuda_gpu_kern_sum",
     };
     out.command(&format!("Next: gapprobe explain {}; gapprobe stats {} {tables}", v.code, word(o.file)));
 }
