@@ -2,14 +2,14 @@
 //! What a kernel is for, by its name: for people who sum a table up by kind of work. No verdict
 //! rests on it.
 
-use verdict::timeline::kernels::{COLLECTIVE_NAMES, OPTIMIZER_NAMES};
+use verdict::timeline::kernels::classify;
 
 /// Kind of work.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, PartialOrd, Ord)]
 pub enum KernelClass {
-    /// Moves data between ranks ([`COLLECTIVE_NAMES`]).
+    /// Moves data between ranks ([`classify`]).
     Comm,
-    /// Updates weights ([`OPTIMIZER_NAMES`]).
+    /// Updates weights ([`classify`]).
     Optimizer,
     /// Fused attention.
     Attention,
@@ -86,6 +86,8 @@ const NAMES: &[(KernelClass, &[&str])] = &[
             "dgrad",
             "wgrad",
             "winograd",
+            "fft2d_",
+            "mult_and_sum_complex",
             "depthwise",
             "cudnn::cnn",
             // MIOpen's implicit matrix products
@@ -185,12 +187,14 @@ const NAMES: &[(KernelClass, &[&str])] = &[
 
 /// The class of a kernel by its name, mangled or not.
 pub fn class_of(name: &str) -> KernelClass {
-    let lower = name.to_ascii_lowercase();
+    // (a library of more than attention)
+    let lower = name.to_ascii_lowercase().replace("flashinfer", "");
     let has = |list: &[&str]| list.iter().any(|n| lower.contains(n));
-    if has(COLLECTIVE_NAMES) {
+    let facts = classify(name);
+    if facts.collective {
         return KernelClass::Comm;
     }
-    if has(OPTIMIZER_NAMES) {
+    if facts.optimizer {
         return KernelClass::Optimizer;
     }
     NAMES.iter().find(|(_, names)| has(names)).map_or(KernelClass::Other, |row| row.0)

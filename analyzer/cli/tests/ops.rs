@@ -132,6 +132,23 @@ fn gpu_time_stands_under_the_operators_around_its_launch() {
     assert!(text.lines().any(|l| l.starts_with(backward)), "{text}");
 }
 
+/// A kernel that was launched while a node was evaluated is of the backward pass.
+#[test]
+fn the_backward_pass_is_told_by_the_ranges_of_its_nodes() {
+    let table = table(&input("torch_2_11.json.gz"), "gpu_ops");
+    let column = |key| table.columns.iter().position(|c| c.key == key).unwrap();
+    let (name, backward, total) = (column("operator"), column("backward_ns"), column("total_ns"));
+    let of = |operator: &str| {
+        let is_it = |row: &&Vec<Cell>| matches!(&row[name], Cell::Text(text) if &**text == operator);
+        let row = table.rows.iter().find(is_it).expect(operator);
+        let ns = |at: usize| if let Cell::Whole(ns) = row[at] { ns } else { 0 };
+        (ns(backward), ns(total))
+    };
+    let (of_gradients, all) = of("aten::convolution_backward");
+    assert_eq!(of_gradients, all);
+    assert_eq!(of("aten::conv2d").0, 0);
+}
+
 /// The same file by the outermost operator of each launch: 10 and 4 us of the first `linear`'s, the
 /// copy of `to`'s, and a kernel of nobody's.
 #[test]

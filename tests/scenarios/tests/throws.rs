@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Purpose: what a backward pass throws goes through us as if we were not there. A program of a real
-//! PyTorch for the CPU (victims/throws.py) catches it and trains on: it ends as it does alone, and
-//! the kernels of its good steps are told as ever.
+//! Purpose: what a backward pass throws goes through us as if we were not there. A program of a
+//! real PyTorch for the CPU (victims/throws.py) catches it and trains on: it ends as it does alone,
+//! and the kernels of its good steps are told as ever.
 
 use std::collections::BTreeMap;
 

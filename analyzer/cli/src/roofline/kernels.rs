@@ -41,7 +41,9 @@ fn after(name: &str, mark: &str) -> Option<u64> {
 /// three tensors of float32. Where several types are in it they convert, or compare.
 pub fn work(name: &str, release: Release, blocks: u64, threads: u64) -> Option<Work> {
     at_once(name)?;
-    let tensors = ["rrayIPcLm", "rrayIPcLi", "rray<char*, "].iter().find_map(|mark| after(name, mark))?;
+    let name = &*name.replace("(unsigned long)", ""); // (before a template's number)
+    let marks = ["rrayIPcLm", "rrayIPcLi", "rray<char*, "];
+    let tensors = marks.iter().find_map(|mark| after(name, mark))?;
     let is = |words: &[&str]| words.iter().any(|word| name.contains(word));
     // (`bE_`: the lambda takes a mask last)
     let others = ["bool", "bE_St", "bE_N", "ompare", "double", "long", "copy_kernel"];
@@ -72,6 +74,8 @@ mod tests {
     fn bytes_of_names_as_recordings_have_them() {
         let bytes = |name, release| work(name, release, 1000, 128).map(|w| w.bytes);
         assert_eq!(bytes(ADD, Release::Newer), Some(1000.0 * 128.0 * 8.0 * 12.0));
+        let as_cupti_has_it = ADD.replace("3ul", "(unsigned long)3");
+        assert_eq!(work(&as_cupti_has_it, Release::Newer, 1000, 128), work(ADD, Release::Newer, 1000, 128));
         assert_eq!(bytes(SIGMOID, Release::Newer), Some(1000.0 * 128.0 * 8.0 * 4.0));
         assert_eq!(bytes(FILL, Release::Older), Some(1000.0 * 128.0 * 4.0 * 4.0));
         for none in [

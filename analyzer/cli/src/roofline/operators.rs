@@ -160,6 +160,16 @@ fn attention(name: &str, inputs: &Inputs) -> Option<Work> {
     if inputs.shape(lengths).is_some_and(|l| l.iter().any(|&n| n > 0)) {
         return None;
     }
+    // (of a window only a part of the keys is met: to its left and right, -1 without one)
+    let windows = match name {
+        "_flash_attention_forward" => 11..13,
+        "_flash_attention_backward" => 15..17,
+        _ => 0..0,
+    };
+    let is_window = |at| inputs.value(at).and_then(|v| v.parse::<i64>().ok()).is_some_and(|n| n >= 0);
+    if windows.into_iter().any(is_window) {
+        return None;
+    }
     let (q, k) = (inputs.shape(queries)?, inputs.shape(queries + 1)?);
     let [batch, q_len, heads, width] = <[u64; 4]>::try_from(q).ok()?.map(|n| n as f64);
     let (q_len, heads) = if batch_first { (q_len, heads) } else { (heads, q_len) };

@@ -169,7 +169,8 @@ impl<'s, 'a> Stacks<'s, 'a> {
             0 => frames.extend(named(RangeKind::Python).map(|name| self.string(name))),
             stack => self.frames(stack, &mut frames),
         }
-        if let Some(node) = node {
+        // (torch.profiler's range of it is one of those around)
+        if let Some(node) = node.filter(|_| !run.foreign) {
             let text = run.definitions.string(node).unwrap_or("(no name)");
             frames.push(self.number(type_name(text)));
         }

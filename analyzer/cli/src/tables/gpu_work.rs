@@ -14,7 +14,6 @@ use std::hash::Hash;
 
 use foldhash::{HashMap, HashMapExt};
 use trace::define::InModule;
-use trace::Definitions;
 use verdict::run::autograd::{type_name, Origin};
 use verdict::run::{Op, Span};
 use verdict::sites::{calls_module, Site, Sites};
@@ -60,19 +59,21 @@ pub(super) static BY_MODULE: Report = Report {
         FROM,
     ],
     rows: |source| {
-        let mut definitions = &source.run.definitions;
-        let module = |d: &mut &Definitions, done: Done<'_>| {
+        let d = &source.run.definitions;
+        let module = |sites: &mut Sites<'_>, done: Done<'_>| {
             let stack = done.origin.work.stack;
             match d.in_module(stack) {
-                None if stack == 0 || d.stack(stack).any(|f| calls_module(d, f)) => None,
-                found => Some(found), // (none: it has a line, and that is in no module)
+                None if d.stack(stack).any(|f| calls_module(d, f)) => None,
+                // (it has a line, and that is in no module)
+                None => sites.of_kernel(stack).map(|_| None),
+                found => Some(found),
             }
         };
-        let shown = |d: &&Definitions, module: Option<InModule>| match module {
+        let shown = |_: &Sites<'_>, module: Option<InModule>| match module {
             Some(m) => row![d.string(m.path).unwrap_or(OUTERMOST), d.string(m.class)],
             None => row![OUTSIDE, None::<&str>],
         };
-        rows(source, 2, &mut definitions, module, shown)
+        rows(source, 2, &mut Sites::new(source.run), module, shown)
     },
     each: None,
 };

@@ -40,7 +40,7 @@ pub(crate) struct Args {
     #[arg(long)]
     line: bool,
     /// What a step does on one GPU, TFLOP as the author of the model counts them: then MFU is told
-    #[arg(long, value_name = "N", value_parser = tflop)]
+    #[arg(long, value_name = "N", value_parser = tflop, allow_negative_numbers = true)]
     step_tflop: Option<f64>,
     #[command(flatten)]
     width: Width,

@@ -85,6 +85,29 @@ fn without_lines_and_operators_it_is_a_maybe() {
     assert!(line.contains("maybe attention is not fused"), "{line}");
 }
 
+/// Scores that are capped: the fused function has no cap. A mask that is made on the way.
+#[test]
+fn between_the_products_lies_more_than_a_scale() {
+    const TANH: &str = "void at::native::vectorized_elementwise_kernel<8, at::native::tanh_kernel_cuda(at::TensorIteratorBase&)::{lambda(c10::BFloat16)#1}>";
+    const TRIU: &str = "void at::native::triu_tril_kernel<bool, int, false, 1, false>";
+    let of = |between: &'static str| {
+        let (_, a) = run(|p| {
+            p.launches_at = p.b.stack(&[("attention", "/job/net.py", 31), ("<module>", "/job/train.py", 9)]);
+            for _ in 0..10 {
+                p.launch(GEMM, 264, 190_000);
+                [between, SOFTMAX].into_iter().for_each(|name| p.launch(name, 264, 100_000));
+                p.launch(GEMM, 264, 200_000);
+                p.launch("layer_norm_kernel", 264, 50_000);
+            }
+            p.optimizer(25_000);
+        });
+        verdict(&a, "ATTENTION-UNFUSED");
+        (a.verdict.confidence, a.verdict.advice.long.contains("flex_attention"))
+    };
+    assert_eq!(of(TANH), (Confidence::Low, true));
+    assert_eq!(of(TRIU), (Confidence::Medium, false));
+}
+
 /// A classifier's head and the next batch's first product; one model's and the next one's; a
 /// convolution.
 #[test]

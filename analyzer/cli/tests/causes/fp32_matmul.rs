@@ -86,6 +86,29 @@ fn few_and_short_ones_are_no_cause() {
     is_not_said(&run(|p| layers(p, 20, TF32)).1);
 }
 
+/// One small product is in TF32 by the library's choice: most are not.
+#[test]
+fn a_small_product_in_tf32_acquits_no_others() {
+    let (_, a) = run(|p| {
+        p.launch(TF32, 528, 3_000);
+        layers(p, 20, FFMA);
+    });
+    verdict(&a, "FP32-MATMUL");
+}
+
+/// Where products are allowed to run in TF32, convolutions are too: these the library chose.
+#[test]
+fn convolutions_beside_products_in_tf32_are_no_cause() {
+    const CONVOLUTION: &str =
+        "void implicit_convolve_sgemm<float, float, 1024, 5, 5, 3, 3, 3, 1, true, false, true>";
+    is_not_said(&run(|p| layers(p, 10, CONVOLUTION)).1);
+    let (_, a) = run(|p| {
+        (0..20).for_each(|_| p.launch(CONVOLUTION, 528, SLOW));
+        p.optimizer(25_000);
+    });
+    verdict(&a, "FP32-MATMUL");
+}
+
 /// Once the products are shorter the host is what the step waits for: no more is promised than
 /// comes.
 #[test]

@@ -67,7 +67,31 @@ fn chains_of_several_functions() {
     verdict(&a, "MEMORY-BOUND");
     let seen = a.verdict.text();
     assert!(seen.starts_with("job/net.py:31 in norm: kernels that follow each other"), "{seen}");
-    assert!(seen.contains("of that time 60% is there, 40% in act at job/net.py:41"), "{seen}");
+    assert!(seen.contains("of that time 60% is in that function, 40% in act at job/net.py:41"), "{seen}");
+}
+
+/// Operations on tensors of different sizes share nothing; on a tensor and the mean of its rows they
+/// do.
+#[test]
+fn tensors_of_other_sizes_are_no_chain() {
+    let of = |blocks: [u32; 4]| {
+        let (_, a) = run(|p| {
+            for _ in 0..10 {
+                for (line, (name, blocks)) in (31..).zip([POW, MUL, NARROW, MUL].into_iter().zip(blocks)) {
+                    p.launches_at =
+                        p.b.stack(&[("all", "/job/net.py", line), ("<module>", "/job/train.py", 9)]);
+                    p.launch(name, blocks, 100_000);
+                }
+                p.launches_at =
+                    p.b.stack(&[("forward", "/job/net.py", 50), ("<module>", "/job/train.py", 9)]);
+                p.launch(GEMM, 132, 300_000);
+            }
+            p.optimizer(25_000);
+        });
+        a.findings.iter().any(|f| f.cause == "MEMORY-BOUND")
+    };
+    assert!(!of([1320, 1172, 1073, 1500]));
+    assert!(of([1320, 20, 660, 1320]), "a mean, and a narrow type");
 }
 
 /// What is converted is half as wide at the ends of the chain.

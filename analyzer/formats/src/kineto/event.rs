@@ -226,7 +226,7 @@ struct OwnArgs<'a> {
 }
 
 fn args<'a>(text: &'a [u8], part: &mut Part) -> Args<'a> {
-    let mut a = Args { grid: [1; 3], block: [1; 3], ..Args::default() };
+    let mut a = Args { block: [1; 3], ..Args::default() };
     if text.is_empty() {
         return a;
     }

@@ -24,11 +24,12 @@ const fn peaks(tensor_16_bit: f64, fp32: f64, memory: f64) -> Peaks {
 
 /// TFLOP/s, TFLOP/s, GB/s, by a part of the name that CUDA gives the device, in capitals: of
 /// several that fit the first one. NVIDIA's data sheets of each (as of 2026-11; half of what they
-/// say "with sparsity"; B200: an eighth of HGX B200's, GB200: a 72nd of NVL72's; GH200: with HBM3).
-const OF_DEVICES: [(&str, Peaks); 27] = [
+/// say "with sparsity"; B200: an eighth of HGX B200's, GB200: a 72nd of NVL72's).
+const OF_DEVICES: [(&str, Peaks); 28] = [
     ("GB200", peaks(2500.0, 80.0, 8000.0)),
     ("B200", peaks(2250.0, 75.0, 8000.0)),
     ("H200 NVL", peaks(835.5, 60.0, 4800.0)),
+    ("GH200 144G", peaks(989.5, 67.0, 4900.0)),
     ("GH200", peaks(989.5, 67.0, 4000.0)),
     ("H200", peaks(989.5, 67.0, 4800.0)),
     ("H100 NVL", peaks(835.5, 60.0, 3900.0)),

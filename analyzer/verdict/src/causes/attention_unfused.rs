@@ -33,7 +33,7 @@
 //! # What to change
 //! `torch.nn.functional.scaled_dot_product_attention`, in bfloat16 or float16 for its fastest form;
 //! `is_causal=True` rather than a mask; transformers: `attn_implementation="sdpa"` or
-//! `"flash_attention_2"`. A bias of another form: FlexAttention. JAX:
+//! `"flash_attention_2"`. A bias of another form, or scores capped by tanh: FlexAttention. JAX:
 //! `jax.nn.dot_product_attention`.
 
 use std::collections::HashMap;
@@ -80,7 +80,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if !parts.values().any(|part| *part == Part::Softmax) {
         return None;
     }
-    let (mut found, mut by_order_alone) = (Vec::new(), false);
+    let (mut found, mut by_order_alone, mut is_capped) = (Vec::new(), false, false);
     let mut products = Products { case, sites: Sites::new(case.run) };
     for stream in &device.streams {
         let ops: Vec<&Op> = stream.ops.iter().filter(|op| goes_on_or_ends(op)).collect();
@@ -111,6 +111,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
                 Some(false) => continue,
                 None => by_order_alone = true,
             }
+            is_capped |= before.iter().any(|op| is_tanh(case, op));
             let pieces = before.into_iter().chain(after).chain([*op]);
             found.extend(pieces.map(|op| (as_kernel(op), 0)));
             // (what they no longer write and read is no longer than the softmax, which does both)
@@ -126,13 +127,20 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         .with("often", case.rhythm(pieces.count))
         .with("share", Figure::Share(pieces.share()));
     let mut f = pieces.finding((CODE, NAME), seen)?;
-    if by_order_alone {
+    if by_order_alone || is_capped {
         f.confidence = Confidence::Low;
     }
-    f.advice = Advice::new(
-        "scaled_dot_product_attention",
-        "use torch.nn.functional.scaled_dot_product_attention, which never writes the matrix between the two products",
-    );
+    f.advice = match is_capped {
+        false => Advice::new(
+            "scaled_dot_product_attention",
+            "use torch.nn.functional.scaled_dot_product_attention, which never writes the matrix between the two products",
+        ),
+        // (scaled_dot_product_attention has no cap)
+        true => Advice::new(
+            "FlexAttention with the cap as its score_mod",
+            "use torch.nn.attention.flex_attention with a score_mod that caps by tanh, which never writes the matrix between the two products",
+        ),
+    };
     Some(f)
 }
 
@@ -169,6 +177,14 @@ fn is_fused_ones(case: &Case, op: &Op) -> bool {
     operator.is_some_and(|operator| operator.name.contains("scaled_dot_product"))
 }
 
+/// By its name, or its operator's.
+fn is_tanh(case: &Case, op: &Op) -> bool {
+    let run = case.run;
+    let operator = run.origin(op).and_then(|origin| run.operator(&origin, op));
+    let names = [run.definitions.kernel_name(op.a), operator.map_or("", |operator| operator.name)];
+    names.iter().any(|name| name.contains("tanh"))
+}
+
 /// The elementwise kernels up to the next product, and that; `None`: something else comes first.
 fn between<'a>(
     ops: impl Iterator<Item = &'a Op>,
@@ -199,7 +215,7 @@ fn part_of(name: &str) -> Part {
     }
     match () {
         () if has(&["softmax"]) => Part::Softmax,
-        () if has(&["elementwise", "dropout", "triton_poi_"]) => Part::Elementwise,
+        () if has(&["elementwise", "dropout", "triton_poi_", "triu_tril"]) => Part::Elementwise,
         () => Part::Other,
     }
 }

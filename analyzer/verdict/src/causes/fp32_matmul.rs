@@ -11,7 +11,8 @@
 //! By the names of cuBLAS's, cuDNN's and CUTLASS's kernels, which say what computes: `ffma`,
 //! `simt_sgemm`, `sgemm`, `scudnn`, Winograd's and Fourier's. Only those of 20 us and more count (a
 //! shorter one waits for other things), on a GPU whose tensor cores are much faster in TF32 (A100,
-//! H100, H200, B200), and where no other product (convolution) runs in TF32: it is allowed then.
+//! H100, H200, B200), and where less than a tenth as much runs in TF32: else it is allowed.
+//! Of a trace with operators what belongs to a decomposition (`linalg_`) does not count.
 //!
 //! # How sure
 //! That these kernels use no tensor core is exact. By how much faster they get is an estimate:
@@ -52,12 +53,21 @@ const LEAST_NS: u64 = 20_000;
 const FASTER: [((u32, u32), f64); 3] = [((8, 0), 8.0), ((9, 0), 7.4), ((10, 0), 15.0)];
 /// Of a device that is made slower (H20) this says nothing, FLOP/s in 16 bits.
 const LEAST_PEAK: f64 = 300e12;
+/// So much as is done without runs in TF32 where that is allowed.
+const ALLOWED: f64 = 0.1;
 /// The part of that which is reached, see the page.
 const REACHED: f64 = 0.75;
 /// What is left of a convolution by transforms, likewise.
 const TRANSFORMED: f64 = 0.4;
 /// What is won may be off by this part of the kernels' time: half to all of it reached.
 const DOUBT: f64 = 0.1;
+
+/// Linear algebra, whose products neither setting is for.
+fn is_decomposition(operator: &str) -> bool {
+    const WORDS: [&str; 8] =
+        ["linalg_", "cholesky", "lu_factor", "lu_solve", "svd", "eig", "triangular_solve", "inverse"];
+    WORDS.iter().any(|word| operator.contains(word))
+}
 
 pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let info = case.recorded_device()?.info;
@@ -67,11 +77,17 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         return None;
     }
     let (_, faster) = FASTER.iter().find(|(known, _)| *known == capability)?;
-    // where some run in TF32, it is allowed, and the others are the library's own choice
-    let allowed = [false, true].map(|conv| {
-        let is_such = |name: &str| is_tf32(name) && is_convolution(name) == conv;
-        Kernels::named(case, 0, |name| is_such(name).then_some(0.0)).is_some()
+    // where much runs in TF32, it is allowed, and the others are the library's own choice
+    let [products, convolutions] = [false, true].map(|conv| {
+        let share = |is: fn(&str) -> bool| {
+            let is_such = |name: &str| is(name) && is_convolution(name) == conv;
+            Kernels::named(case, 0, |name| is_such(name).then_some(0.0)).map_or(0.0, |all| all.share())
+        };
+        let tf32 = share(is_tf32);
+        tf32 > 0.0 && tf32 >= ALLOWED * share(is_fp32_product)
     });
+    // (for convolutions PyTorch allows it by itself)
+    let allowed = [products, convolutions || products];
     // no faster than its memory traffic
     let floor = case.memory_floor();
     let least = floor.unwrap_or(0.0);
@@ -84,7 +100,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         () if is_transformed(name) => Some(TRANSFORMED.max(least)),
         () => is_fp32_product(name).then_some((1.0 / (faster * REACHED)).max(least)),
     };
-    let products = Kernels::named(case, LEAST_NS, rest)?;
+    let products = Kernels::named(case, LEAST_NS, rest)?.but(is_decomposition)?;
     let seen = Fact::new("products in float32 without tensor cores run {often} and take {share} of the time")
         .with("often", case.rhythm(products.count))
         .with("share", Figure::Share(products.share()));

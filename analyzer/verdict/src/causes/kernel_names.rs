@@ -56,7 +56,14 @@ const NARROW: [&str; 4] = ["fp16", "half", "h884", "bf16"];
 pub fn is_fp32_product(name: &str) -> bool {
     let products = ["_ffma_", "simt_sgemm", "simt_sfprop", "simt_sdgrad", "simt_swgrad", "_scudnn_"];
     let older = ["volta_sgemm", "ampere_sgemm", "maxwell_sgemm", "convolve_sgemm<float", "convolve_sgemmif"];
-    (says(name, &products) || says(name, &older)) && !is_transformed(name) && !says(name, &NARROW)
+    let is_one = says(name, &products) || says(name, &older);
+    is_one && !is_transformed(name) && !says(name, &NARROW) && !is_grouped(name)
+}
+
+/// A convolution whose groups have few channels, for which there is no tensor core.
+fn is_grouped(name: &str) -> bool {
+    let groups = name.split("_g").skip(1).filter_map(|rest| rest.split('_').next()?.parse::<u32>().ok());
+    says(name, &["grouped", "depthwise"]) || (is_convolution(name) && groups.max().is_some_and(|g| g > 1))
 }
 
 /// A product or convolution on tensor cores, in TF32. (cuBLAS's `nvjet` runs on nothing else; `sss`
@@ -77,17 +84,35 @@ pub(super) fn is_convolution(name: &str) -> bool {
 pub(super) fn is_pointwise(name: &str) -> bool {
     const NOT: [&str; 6] =
         ["multi_tensor", "distribution_", "triton_", "spatialsoftmax", "batch_norm", "double"];
-    const WORDS: [&str; 6] =
-        ["elementwise_kernel", "reduce_kernel", "softmax", "layer_norm", "gather_kernel", "scatter_kernel"];
+    const WORDS: [&str; 3] = ["elementwise_kernel", "softmax", "layer_norm"];
+    // (other libraries call theirs so, too)
+    const PYTORCHS: [&str; 3] = ["reduce_kernel", "gather_kernel", "scatter_kernel"];
+    let is_pytorchs = ["at::native", "2at6native"].iter().any(|of| name.contains(of));
     // (mangled: template arguments, and parameters of a lambda)
     let is_double = ["IdE", "Idd", "IdLi", "EUldE", "EUldd"].iter().any(|of| name.contains(of));
-    says(name, &WORDS) && !says(name, &NOT) && !is_double
+    let is_one = says(name, &WORDS) || (is_pytorchs && says(name, &PYTORCHS));
+    is_one && !says(name, &NOT) && !is_double && !is_product(name) && !is_attention(name)
 }
 
 /// It is made for few blocks: a step of it waits for the one before, or for another GPU.
 pub(super) fn is_of_few_blocks(name: &str) -> bool {
-    const SERIAL: [&str; 10] =
-        ["persist", "rnn", "lstm", "gru", "ctc_", "nms", "from_mask", "getrf", "potrf", "geqrf"];
+    const SERIAL: [&str; 15] = [
+        "persist",
+        "rnn",
+        "lstm",
+        "gru",
+        "ctc_",
+        "nms",
+        "from_mask",
+        "getrf",
+        "potrf",
+        "geqrf",
+        "sampling_kernel",
+        "selective_scan",
+        "recurrent",
+        "wkv",
+        "scan_fwd",
+    ];
     const WAITING: [&str; 5] = ["allreduce", "all_reduce", "lamport", "barrier", "signal"];
     says(name, &SERIAL) || says(name, &WAITING)
 }
@@ -186,6 +211,7 @@ mod tests {
                 "fmha_cutlassF_f32_aligned_64x64_rf_sm80",
                 "void sgemm_largek_lds64<true, false, 5, 5, 4, 4, 4, 34>",
                 "volta_fp16_scudnn_fp16_128x64_relu_small_nn_v1",
+                "sm80_xmma_fprop_implicit_gemm_f32f32_f32f32_f32_nchwkcrs_nchw_tilesize32x32x8_stage3_warpsize1x2x1_g32_ffma_aligna4_alignc4_execute_kernel__5x_cudnn",
             ],
         );
         all(
@@ -216,7 +242,16 @@ mod tests {
         all(
             is_pointwise,
             &[COPY, CAST, NARROW_COPY, SOFTMAX],
-            &[NVJET, FLASH, DOUBLE, OF_DOUBLES, "triton_red_fused_softmax_3"],
+            &[
+                NVJET,
+                FLASH,
+                DOUBLE,
+                OF_DOUBLES,
+                "triton_red_fused_softmax_3",
+                "void cublasLt::splitKreduce_kernel<32, 16, int, float, float, float, float, false, float>",
+                "void vllm::paged_attention_v2_reduce_kernel<__nv_bfloat16, 128, 128, 512>",
+                "void two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 8, false>",
+            ],
         );
         all(
             is_cast,

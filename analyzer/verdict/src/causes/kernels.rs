@@ -93,6 +93,20 @@ impl<'c, 'a> Kernels<'c, 'a> {
         Kernels::new(case, Chosen::These(all.map(|(kernel, ns)| (key(kernel), ns)).collect()), 0)
     }
 
+    /// Those of them that were put on the GPU by no such operator. `None`: there are none.
+    pub(super) fn but(self, is_such: impl Fn(&str) -> bool) -> Option<Kernels<'c, 'a>> {
+        let run = self.case.run;
+        let is_one = |op: &&Op| {
+            let operator = run.origin(op).and_then(|origin| run.operator(&origin, op));
+            !operator.is_some_and(|o| is_such(o.name))
+        };
+        if self.ops().all(|op| is_one(&op)) {
+            return Some(self); // (those of other devices, too)
+        }
+        let rest = |op: &'a Op| (as_kernel(op), self.becomes(as_kernel(op)).unwrap_or(op.span().ns()));
+        Kernels::these(self.case, self.ops().filter(is_one).map(rest))
+    }
+
     fn new(case: &'c Case<'a>, chosen: Chosen, least: u64) -> Option<Kernels<'c, 'a>> {
         let is_none = match &chosen {
             Chosen::Named(all) => all.is_empty(),
@@ -237,17 +251,19 @@ fn others(functions: &[(Site, f64)]) -> Option<Fact> {
     let (_, own) = functions.first().filter(|(_, own)| *own < ALMOST_ALL)?;
     let mut rest = functions.iter().skip(1).filter(|(_, part)| *part >= LARGE);
     let fact = match (rest.next(), rest.next()) {
-        (Some((second, part)), None) => Fact::new("of that time {own} is there, {part} in {second}")
-            .with("part", Figure::Share(*part))
-            .with("second", Figure::Who(second.clone())),
+        (Some((second, part)), None) => {
+            Fact::new("of that time {own} is in that function, {part} in {second}")
+                .with("part", Figure::Share(*part))
+                .with("second", Figure::Who(second.clone()))
+        }
         (Some((second, part)), Some((third, rest))) => {
-            Fact::new("of that time {own} is there, {part} in {second}, {rest} in {third}")
+            Fact::new("of that time {own} is in that function, {part} in {second}, {rest} in {third}")
                 .with("part", Figure::Share(*part))
                 .with("second", Figure::Who(second.clone()))
                 .with("rest", Figure::Share(*rest))
                 .with("third", Figure::Who(third.clone()))
         }
-        (None, _) => Fact::new("of that time {own} is there"),
+        (None, _) => Fact::new("of that time {own} is in that function"),
     };
     Some(fact.with("own", Figure::Share(*own)))
 }

@@ -61,9 +61,10 @@ fn images(case: &Case) -> Option<Finding> {
     let count = |is: fn(&str) -> bool| {
         Kernels::named(case, 0, |name| is(name).then_some(0.0)).map_or(0, |kernels| kernels.count)
     };
-    if count(is_to_channels_last) <= count(is_from_channels_last) || is_of_one_dimension(case, &turned) {
+    if count(is_to_channels_last) <= count(is_from_channels_last) {
         return None;
     }
+    let turned = turned.but(is_of_one_dimension)?;
     if turned.share() < NAMED_WIN {
         return None;
     }
@@ -75,23 +76,36 @@ fn images(case: &Case) -> Option<Finding> {
         Fact::new("kernels that turn images over between layouts run {often} and take {share} of the time")
             .with("often", case.rhythm(turned.count))
             .with("share", Figure::Share(turned.share()));
-    let mut f = Kernels::named(case, 0, rest)?.finding((CODE, NAME), seen)?;
+    let norms = Kernels::named(case, 0, |name| is_norm_by_channel(name).then_some(NORM));
+    let mut f = Kernels::named(case, 0, rest)?.but(is_of_one_dimension)?.finding((CODE, NAME), seen)?;
+    f.facts.add(norms.map(|norms| {
+        Fact::new("batch norms of images that lie so take {share} of it")
+            .with("share", Figure::Share(norms.share()))
+    }));
     // group norms take images channel by channel alone, and turn them over themselves
     let is_group_norm = |name: &str| name.contains("RowwiseMoments").then_some(0.0);
     let groups = Kernels::named(case, 0, is_group_norm).is_some();
-    // (without operators it is not known that they are no sequences; a recording of ours has lines)
-    let is_unknown = case.run.foreign && operators(case, &turned).next().is_none();
+    // (where neither operator nor line says so, they may be sequences)
+    let names: Vec<&str> = operators(case, &turned).map(|operator| operator.name).collect();
+    let is_unknown =
+        case.run.foreign && names.iter().all(|name| !name.contains("conv2d") && !name.contains("conv3d"));
     f.confidence = f.confidence.min(if groups || is_unknown { Confidence::Low } else { Confidence::Medium });
-    f.advice = Advice::new(
-        "use channels_last",
-        "keep model and inputs in memory_format=torch.channels_last, so that cuDNN has nothing to turn over",
-    );
+    f.advice = match names.iter().any(|name| name.contains("conv3d")) {
+        false => Advice::new(
+            "use channels_last",
+            "keep model and inputs in memory_format=torch.channels_last, so that cuDNN has nothing to turn over",
+        ),
+        true => Advice::new(
+            "use channels_last_3d",
+            "keep model and inputs in memory_format=torch.channels_last_3d, so that cuDNN has nothing to turn over",
+        ),
+    };
     Some(f)
 }
 
-/// Is it a sequence that is turned over? Those have no channels_last.
-fn is_of_one_dimension(case: &Case, turned: &Kernels) -> bool {
-    operators(case, turned).any(|operator| operator.name.contains("conv1d"))
+/// Is it a sequence that this operator turns over? Those have no channels_last.
+fn is_of_one_dimension(operator: &str) -> bool {
+    operator.contains("conv1d") || operator.contains("conv_transpose1d")
 }
 
 fn operators<'k, 'a>(

@@ -91,6 +91,7 @@ fn few_blocks(case: &Case) -> Option<Finding> {
             && op.span().ns() >= LEAST_NS
             && !classify(name()).collective
             && !is_of_few_blocks(name())
+            && !is_of_steps(case, op)
     };
     // no faster than its memory traffic
     let floor = case.memory_floor().unwrap_or(0.0);
@@ -108,6 +109,12 @@ fn few_blocks(case: &Case) -> Option<Finding> {
         "work on more at once (rows, heads, experts in one call), or split what one block does",
     );
     Some(f)
+}
+
+/// Was it put on the GPU by an operator that does one step after another?
+fn is_of_steps(case: &Case, op: &crate::run::Op) -> bool {
+    let operator = case.run.origin(op).and_then(|origin| case.run.operator(&origin, op));
+    operator.is_some_and(|o| ["rnn", "lstm", "gru"].iter().any(|word| o.name.contains(word)))
 }
 
 fn few_rows(case: &Case) -> Option<Finding> {

@@ -59,6 +59,8 @@ const LEAST_NS: u64 = 20_000;
 /// 16 bits of each number where its kernels move 24 to 64 (H200, 2026-11-29: a norm 0.52, a loss
 /// 0.49 of it).
 const NARROW: f64 = 0.6;
+/// Sizes are the same within this: the last block is not full.
+const ALIKE: f64 = 0.02;
 /// Autograd's nodes whose operations on each element are of weights and biases.
 const OF_WEIGHTS: [&str; 4] = ["AddmmBackward0", "MmBackward0", "BmmBackward0", "ConvolutionBackward0"];
 
@@ -90,6 +92,14 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     Some(f)
 }
 
+/// Do kernels of so many threads work on tensors of different sizes? (One takes half as many of a
+/// type half as wide. What is much smaller is made from the other: a mean of each row.)
+fn is_other_tensor(one: f64, other: f64) -> bool {
+    let times = other / one;
+    let is_near = |of: f64| (times / of - 1.0).abs() < ALIKE;
+    (0.4..2.5).contains(&times) && ![0.5, 1.0, 2.0].into_iter().any(is_near)
+}
+
 /// Looks for chains, kernel after kernel.
 struct Search<'c, 'a> {
     case: &'c Case<'a>,
@@ -103,6 +113,8 @@ struct Search<'c, 'a> {
     /// Of the chain so far, and its step.
     of: Option<(Of, Option<usize>)>,
     chain: Vec<Kernel>,
+    /// The most threads that one of its kernels has.
+    largest: f64,
     /// Its kernels (ids of definitions), each with its line.
     met: HashSet<(u32, u32)>,
     found: Vec<(Kernel, u64)>,
@@ -120,6 +132,7 @@ impl<'c, 'a> Search<'c, 'a> {
             functions: HashMap::new(),
             of: None,
             chain: Vec::new(),
+            largest: 0.0,
             met: HashSet::new(),
             found: Vec::new(),
         }
@@ -133,12 +146,26 @@ impl<'c, 'a> Search<'c, 'a> {
         let kernel = as_kernel(op);
         // (the same again is done to another tensor)
         let (of, again) = (Some((of, self.case.step_of(op))), self.met.contains(&(kernel.id, line)));
-        if self.of != of || again {
+        let numbers = self.numbers(op);
+        if self.of != of || again || is_other_tensor(self.largest, numbers) {
             self.end();
         }
         self.of = of;
+        self.largest = self.largest.max(numbers);
         self.met.insert((kernel.id, line));
         self.chain.push(kernel);
+    }
+
+    /// On how many threads it runs, if it takes a tensor's numbers one by one; 0: not known.
+    fn numbers(&self, op: &Op) -> f64 {
+        let definitions = &self.case.run.definitions;
+        let block = definitions.kernel(op.a).map_or(0, |k| k.block.iter().product::<u32>());
+        let is_each = definitions.kernel_name(op.a).contains("elementwise_kernel");
+        if is_each {
+            f64::from(op.b) * f64::from(block)
+        } else {
+            0.0
+        }
     }
 
     /// Function, module and pass of a kernel, and its line.
@@ -166,7 +193,7 @@ impl<'c, 'a> Search<'c, 'a> {
 
     /// The chain is done. (Nothing but casts is none: they are of several tensors.)
     fn end(&mut self) {
-        self.of = None;
+        (self.of, self.largest) = (None, 0.0);
         let chain = std::mem::take(&mut self.chain);
         self.met.clear();
         let all = chain.iter().fold(0u64, |sum, kernel| sum.saturating_add(kernel.ns));

@@ -4,7 +4,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use crate::analysis::{Fact, Facts, Figure, Finding, Often, Verdict};
-use crate::output::line::step_time;
+use crate::output::line::{percent, step_time};
 use crate::sites::Site;
 use crate::text::plural::{counted, of};
 
@@ -84,7 +84,7 @@ impl Display for Figure {
         match self {
             Figure::Count(n) => write!(f, "{n}"),
             Figure::Of(n, one, many) => write!(f, "{n} {}", of(*n, one, many)),
-            Figure::Share(share) => write!(f, "{:.0}%", share * 100.0),
+            Figure::Share(share) => f.write_str(&percent(*share)),
             Figure::SmallShare(share) => write!(f, "{:.1}%", share * 100.0),
             Figure::Time(ns) => f.write_str(&step_time(*ns)),
             Figure::Bytes(n) => bytes(f, *n),

@@ -22,8 +22,18 @@ pub const COLLECTIVE_NAMES: &[&str] = &[
     "oneccl",
     "hccl",
     "cross_device_reduce",
+    "allreduce",
+    "all_reduce",
+    "allgather",
+    "all_gather",
     "multimem_all",
-    "one_shot_all_reduce",
+    "reducescatter",
+    "reduce_scatter",
+    "alltoall",
+    "all_to_all",
+    "userbuffers",
+    "mscclpp",
+    "pplx",
 ];
 
 /// Substrings (lower case) of kernels that update weights.
@@ -102,7 +112,10 @@ pub fn classify(name: &str) -> KernelFacts {
     for b in lower.bytes().filter(|b| !b.is_ascii_digit()) {
         family = (family ^ u64::from(b)).wrapping_mul(FNV_PRIME);
     }
-    KernelFacts { collective: has(COLLECTIVE_NAMES), optimizer: has(OPTIMIZER_NAMES), family }
+    // (Inductor names a kernel after all that went into it; reductions within a block are called so)
+    let is_within = lower.starts_with("triton_") || has(&["blockallreduce", "warpallreduce"]);
+    let collective = has(COLLECTIVE_NAMES) && !is_within;
+    KernelFacts { collective, optimizer: has(OPTIMIZER_NAMES) && !has(&["hadamard"]), family }
 }
 
 #[cfg(test)]
@@ -122,6 +135,17 @@ mod tests {
             classify("ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)").collective
         );
         assert!(classify("_ZN2at6native12_GLOBAL__N_125multi_tensor_apply_kernelIN").optimizer);
+        for name in [
+            "void two_shot_all_reduce_kernel_inplace<c10::BFloat16, 16, 8, false>(c10::BFloat16**)",
+            "flashinfer::trtllm_allreduce_fusion::allreduce_fusion_kernel_oneshot_lamport<0, __nv_bfloat16, 8, true>",
+            "void kuserbuffers_pushsend(int*, int*, int4*, int4*, int)",
+        ] {
+            assert!(classify(name).collective, "{name}");
+        }
+        for name in ["triton_poi_fused_all_gather_into_tensor_0", "BlockAllReduceSoftmax"] {
+            assert!(!classify(name).collective, "{name}");
+        }
+        assert!(!classify("void fast_hadamard_transform_kernel<32, 12, c10::BFloat16>").optimizer);
         let gemm = classify("nvjet_sm90_tst_192x192_64x4_1x2_h_bz_coopB_TNN");
         assert!(!gemm.collective && !gemm.optimizer);
     }

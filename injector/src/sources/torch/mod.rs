@@ -135,9 +135,9 @@ fn note_made(number: u64) {
     });
 }
 
-/// In the slot of `evaluate_function`. What it throws passes through this frame, which therefore has
-/// nothing to drop: to unwind it, the program's unwinder would call Rust's personality, and that our
-/// own copy of the unwinder (`scripts/check-library` looks).
+/// In the slot of `evaluate_function`. What it throws passes through this frame, which therefore
+/// has nothing to drop: to unwind it, the program's unwinder would call Rust's personality, and
+/// that our own copy of the unwinder (`scripts/check-library` looks).
 extern "C-unwind" fn evaluate(
     engine: *mut c_void,
     task: *mut c_void,

@@ -211,7 +211,8 @@ impl<'a> Walk<'a> {
         let ns = op.end - op.start;
         self.durations.push(u32::try_from(ns).unwrap_or(u32::MAX));
         self.kernel_ns += ns;
-        if ns < SMALL_KERNEL_NS || op.b < self.device.info.multiprocessors {
+        // (0 blocks: not told; a persistent kernel leaves some multiprocessors free)
+        if ns < SMALL_KERNEL_NS || (op.b > 0 && op.b < self.device.info.multiprocessors.div_ceil(2)) {
             self.small_ns += ns;
             self.out.small.small += 1;
         }
