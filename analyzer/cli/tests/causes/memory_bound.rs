@@ -70,7 +70,7 @@ fn chains_of_several_functions() {
     assert!(seen.contains("of that time 60% is in that function, 40% in act at job/net.py:41"), "{seen}");
 }
 
-/// Operations on tensors of different sizes share nothing; on a tensor and the mean of its rows they
+/// Operations on tensors of other sizes share nothing; on a tensor and the mean of its rows they
 /// do.
 #[test]
 fn tensors_of_other_sizes_are_no_chain() {

@@ -112,7 +112,7 @@ pub fn classify(name: &str) -> KernelFacts {
     for b in lower.bytes().filter(|b| !b.is_ascii_digit()) {
         family = (family ^ u64::from(b)).wrapping_mul(FNV_PRIME);
     }
-    // (Inductor names a kernel after all that went into it; reductions within a block are called so)
+    // (so Inductor names what goes into a kernel, and others what reduces within a block)
     let is_within = lower.starts_with("triton_") || has(&["blockallreduce", "warpallreduce"]);
     let collective = has(COLLECTIVE_NAMES) && !is_within;
     KernelFacts { collective, optimizer: has(OPTIMIZER_NAMES) && !has(&["hadamard"]), family }
