@@ -172,16 +172,13 @@ impl Products<'_, '_> {
 
 /// Was it put on the GPU by the fused function, which has computed it in pieces?
 fn is_fused_ones(case: &Case, op: &Op) -> bool {
-    let run = case.run;
-    let operator = run.origin(op).and_then(|origin| run.operator(&origin, op));
-    operator.is_some_and(|operator| operator.name.contains("scaled_dot_product"))
+    case.run.operator_of(op).is_some_and(|operator| operator.name.contains("scaled_dot_product"))
 }
 
 /// By its name, or its operator's.
 fn is_tanh(case: &Case, op: &Op) -> bool {
-    let run = case.run;
-    let operator = run.origin(op).and_then(|origin| run.operator(&origin, op));
-    let names = [run.definitions.kernel_name(op.a), operator.map_or("", |operator| operator.name)];
+    let operator = case.run.operator_of(op).map_or("", |operator| operator.name);
+    let names = [case.run.definitions.kernel_name(op.a), operator];
     names.iter().any(|name| name.contains("tanh"))
 }
 

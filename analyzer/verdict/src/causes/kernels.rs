@@ -96,10 +96,7 @@ impl<'c, 'a> Kernels<'c, 'a> {
     /// Those of them that were put on the GPU by no such operator. `None`: there are none.
     pub(super) fn but(self, is_such: impl Fn(&str) -> bool) -> Option<Kernels<'c, 'a>> {
         let run = self.case.run;
-        let is_one = |op: &&Op| {
-            let operator = run.origin(op).and_then(|origin| run.operator(&origin, op));
-            !operator.is_some_and(|o| is_such(o.name))
-        };
+        let is_one = |op: &&Op| !run.operator_of(op).is_some_and(|o| is_such(o.name));
         if self.ops().all(|op| is_one(&op)) {
             return Some(self); // (those of other devices, too)
         }

@@ -113,7 +113,7 @@ fn operators<'k, 'a>(
     kernels: &'k Kernels<'k, 'a>,
 ) -> impl Iterator<Item = Operator<'a>> + use<'k, 'a> {
     let run = case.run;
-    kernels.ops().filter_map(|op| run.operator(&run.origin(op)?, op))
+    kernels.ops().filter_map(|op| run.operator_of(op))
 }
 
 /// Tensors that are put in another order.

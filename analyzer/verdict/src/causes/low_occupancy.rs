@@ -113,8 +113,7 @@ fn few_blocks(case: &Case) -> Option<Finding> {
 
 /// Was it put on the GPU by an operator that does one step after another?
 fn is_of_steps(case: &Case, op: &crate::run::Op) -> bool {
-    let operator = case.run.origin(op).and_then(|origin| case.run.operator(&origin, op));
-    operator.is_some_and(|o| ["rnn", "lstm", "gru"].iter().any(|word| o.name.contains(word)))
+    case.run.operator_of(op).is_some_and(|o| ["rnn", "lstm", "gru"].iter().any(|word| o.name.contains(word)))
 }
 
 fn few_rows(case: &Case) -> Option<Finding> {

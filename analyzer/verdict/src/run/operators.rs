@@ -102,6 +102,11 @@ impl Run {
         of_way.or_else(|| self.operator_at(origin.launched?)).or_else(|| of_xla(kernel))
     }
 
+    /// The same, where nothing else is asked of what `op` goes back to.
+    pub(crate) fn operator_of(&self, op: &Op) -> Option<Operator<'_>> {
+        self.operator(&self.origin(op)?, op)
+    }
+
     /// Stack, type of the node and kernel of such an operation.
     fn way(&self, origin: &Origin, op: &Op) -> (u32, Option<u32>, &str) {
         let kernel = if op.kind == Kind::Kernel { self.definitions.kernel_name(op.a) } else { "" };
