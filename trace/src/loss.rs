@@ -106,7 +106,7 @@ losses! {
     /// that could not be found: no unwind tables, code of no module, a module replaced meanwhile.
     CallerUnknown = 27, Note, "caller_unknown", "functions that called CUDA and could not be found (no unwind tables, or code of no module)";
     /// Such functions from new places while there was no room for more of them.
-    CallerDropped = 28, Note, "caller_dropped", "functions that called CUDA and were not looked for, and launches captured in CUDA graphs that were forgotten: too many new ones at once, or in all";
+    CallerDropped = 28, Note, "caller_dropped", "functions that called CUDA, and modules, that were not looked for, and launches captured in CUDA graphs that were forgotten: too many new ones at once, or in all";
     /// Times that lie before the GPU's first use or in the future: of another clock than the
     /// recording's.
     ForeignClock = 29, Data, "foreign_clock", "GPU operations and calls with times of another clock (another profiler's), left out";

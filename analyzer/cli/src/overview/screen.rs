@@ -441,7 +441,7 @@ fn foot(out: &mut Page, o: &Overview<'_>, a: &Analysis) {
     }
     let has_lines = || run.threads.iter().flat_map(|t| &t.calls).any(|c| c.site != 0);
     let kernels = || run.devices.iter().flat_map(|d| &d.streams).flat_map(|s| &s.ops);
-    let has_operators = || kernels().any(|op| run.origin(op).is_some_and(|o| run.operator(&o, op).is_some()));
+    let has_operators = || kernels().any(|op| run.operator_of(op).is_some());
     let tables = match is_computing(v.code) || is_of_kernels(v.code) {
         false => "-r gaps -r syncs",
         true if has_lines() => "-r gpu_lines -r gpu_modules",

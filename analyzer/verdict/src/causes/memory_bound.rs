@@ -10,8 +10,9 @@
 //! By chains: kernels of PyTorch's that work on each element, or sum some up, one behind the other
 //! on a stream, in one step, put there by one function and module of the program, forward or
 //! backward. Any other kernel and a copy to the host ends a chain, and so does the same kernel of
-//! the same line: it works on another tensor (a loop). Gradients of weights and biases are no part
-//! of one, and one below 20 us does not count. It needs the lines of the program.
+//! the same line, or one whose grid says that its tensor is of another size: it works on another
+//! tensor. Gradients of weights and biases are no part of one, and one below 20 us does not count.
+//! It needs the lines of the program.
 //!
 //! # How sure
 //! Which kernels follow each other, and for how long, is exact. The prediction has a chain take as

@@ -2,13 +2,13 @@
 //! GP103 SMALL-KERNELS: the "busy" GPU runs kernels too small to fill it.
 //!
 //! # What it means
-//! Much of the busy time goes to kernels that end after a few microseconds, or that have fewer
-//! blocks than the GPU has multiprocessors. GPU-Util counts this time as busy, but most of the chip
+//! Much of the busy time goes to kernels that end after a few microseconds, or whose blocks fill
+//! less than half of the multiprocessors. GPU-Util counts this time as busy, but most of the chip
 //! does nothing. It occurs with idle gaps and without.
 //!
 //! # How it is recognised
-//! At least 30% of the kernel time is in kernels that are shorter than 10 µs or have a smaller
-//! grid than the GPU has multiprocessors.
+//! At least 30% of the kernel time is in kernels that are shorter than 10 µs or have blocks for
+//! less than half of the GPU's multiprocessors.
 //!
 //! # How sure
 //! The share is exact. How many kernels can be fused is a guess, so the confidence is never high.

@@ -91,9 +91,7 @@ impl Nodes {
             thread.backward.push(InBackward { start: call.start, stack, node: node.kind });
         }
     }
-}
 
-impl Nodes {
     /// In the order of their begin, the outer one first.
     pub(super) fn sort(&mut self) {
         for nodes in self.evaluated.values_mut() {

@@ -103,7 +103,7 @@ impl Run {
     }
 
     /// The same, where nothing else is asked of what `op` goes back to.
-    pub(crate) fn operator_of(&self, op: &Op) -> Option<Operator<'_>> {
+    pub fn operator_of(&self, op: &Op) -> Option<Operator<'_>> {
         self.operator(&self.origin(op)?, op)
     }
 

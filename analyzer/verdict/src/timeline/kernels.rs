@@ -13,7 +13,7 @@ use trace::Kind;
 use crate::run::Run;
 
 /// Substrings (lower case) of kernels that move data between ranks.
-pub const COLLECTIVE_NAMES: &[&str] = &[
+const COLLECTIVE_NAMES: &[&str] = &[
     "nccl",
     "nvshmem",
     "deep_ep",
@@ -37,7 +37,7 @@ pub const COLLECTIVE_NAMES: &[&str] = &[
 ];
 
 /// Substrings (lower case) of kernels that update weights.
-pub const OPTIMIZER_NAMES: &[&str] = &[
+const OPTIMIZER_NAMES: &[&str] = &[
     "multi_tensor_apply",
     "adam",
     "sgd",

@@ -127,7 +127,7 @@ impl Modules {
         }
         let mut around: Vec<(u64, Vec<u8>)> = Vec::new();
         let mut is_one_gone = false;
-        for &module in above.iter().rev().chain(called) {
+        for (n, &module) in above.iter().rev().chain(called).enumerate() {
             if clock::monotonic() > until {
                 return Err(Late);
             }
@@ -157,7 +157,8 @@ impl Modules {
                 }
                 // (below the one that is gone it had another name)
                 None if look(module).is_some() && !is_one_gone => around.push((module, Vec::new())),
-                None => is_one_gone = true, // it is none, or none any more
+                // it is none, or none any more: one that called it before may be gone for good
+                None => is_one_gone |= n >= above.len(),
             }
         }
         let Some((module, name)) = around.pop() else { return Ok(None) };

@@ -20,7 +20,7 @@ use crate::timeline::{class, sweep, Observed, Placed, Visitor};
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct SmallKernels {
     /// Share of the kernels' busy time in kernels shorter than [`super::SMALL_KERNEL_NS`] or with
-    /// fewer blocks than the device has multiprocessors, 0 to 1.
+    /// blocks for less than half of the multiprocessors, 0 to 1.
     pub share: f64,
     /// Kernels counted.
     pub kernels: u64,
