@@ -210,6 +210,18 @@ class Switched(CannedRun):
 
         self.assertEqual([judged(0.01), judged(0.3)], [[PASS], [FAIL]])
 
+    def test_what_one_library_adds_to_a_recorded_step_is_judged_against_the_other(self):
+        def judged(build, other, noise=0.02, **more):
+            self.plan.rows.clear()
+            found = [(name, self.left(truth() | {"pairs": pairs(effect, noise=noise, seed=seed)} | more))
+                     for seed, (name, effect) in enumerate([("the build", build), ("/b.so", other)] * switched.EACH)]
+            switched.judge_recorded(self.plan, "trainer", found)
+            return self.rows("trainer: recorded, above the other library")
+
+        self.assertEqual([judged(0.12, 0.10), judged(0.20, 0.10), judged(0.15, 0.10, noise=0.15)], [[PASS], [FAIL], [NOT_RUN]])
+        judged(0.12, 0.10, slots=0)
+        self.assertEqual(self.rows("trainer: recorded, the build"), [FAIL], "no slot leads to it")
+
     def test_unknown_parts_are_named(self):
         with self.assertRaisesRegex(ValueError, "nosuch"):
             switched.run(self.plan, ["nosuch"])

@@ -23,7 +23,8 @@ TRUTH = {"program": "used bf16", "seconds": 14.0, "a_second": 741e12, "multiproc
 
 class Judged(CannedRun):
     def judge(self, kind, truth=None, mhz=1830, **counters):
-        known = {"tensor_active_share": None, "fp32_active_share": None, "memory_bandwidth_share": None, "pcie_received_bytes_per_s": None}
+        known = {"tensor_active_share": None, "fp32_active_share": None, "memory_bandwidth_share": None, "pcie_received_bytes_per_s": None,
+                 "nvlink_received_bytes_per_s": None}
         analyzed = {"devices": [{"counters": known | counters if counters else None}],
                     "gauges": {"sm_clock_mhz": mhz, "counters_missing": None if counters else "not permitted"}}
         used.judge(self.plan, kind, self.ended(TRUTH | (truth or {})), analyzed, self.periods)
@@ -45,8 +46,10 @@ class Judged(CannedRun):
         self.assertEqual(self.judge("memory", {"a_second": 2.7e12}, memory_bandwidth_share=0.75), FAIL)
 
     def test_a_link_carries_payload_and_headers_and_no_more(self):
-        for read, result in ((53.9e9, PASS), (50e9, PASS), (49.9e9, FAIL), (55.1e9, FAIL), (None, FAIL)):
-            self.assertEqual(self.judge("pcie", {"a_second": 50e9}, pcie_received_bytes_per_s=read, memory_bandwidth_share=0.01), result, read)
+        most = {"pcie": 55e9, "nvlink": 52e9}
+        for link in used.LINKS:
+            for read, result in ((most[link] - 1e8, PASS), (50e9, PASS), (49.9e9, FAIL), (most[link] + 1e8, FAIL), (None, FAIL)):
+                self.assertEqual(self.judge(link, {"a_second": 50e9}, memory_bandwidth_share=0.01, **{f"{link}_received_bytes_per_s": read}), result, (link, read))
         self.judge("pcie", {"a_second": 50e9}, pcie_received_bytes_per_s=53.9e9)
         self.assertIn("+7.8 %", self.plan.rows[-1]["value"])
 
@@ -246,7 +249,7 @@ class Ncu(CannedRun):
     def test_ncu_comes_last_and_what_it_is_held_against_runs_once(self):
         self.assertEqual(self.run_suite(["ncu", "bf16"]), (["bf16", "fp32", "memory"], ["bf16", "fp32", "memory"]))
         self.assertEqual([r["result"] for r in self.plan.rows if ": all" not in r["check"]], [PASS] * 3)
-        self.assertEqual(self.run_suite(None)[0], ["bf16", "half", "fp32", "memory", "pcie"])
+        self.assertEqual(self.run_suite(None)[0], ["bf16", "half", "fp32", "memory", "pcie"], "NVLink takes two GPUs")
 
     def test_without_ncu_it_is_not_run(self):
         self.assertEqual(self.run_suite(["ncu"], tool=None), ([], []))

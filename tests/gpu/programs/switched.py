@@ -3,6 +3,7 @@
 windows in one of two steps (slots.c gives the slots through which CUDA is called back to CUDA, and to gapprobe again), or `--switch cupti`, a CUPTI that is attached
 and asked for nothing in one of two blocks of steps (cuptiSubscribe, cuptiFinalize: only in programs without CUDA graphs, which die of it). What it costs
 is the difference between neighbours in time and in the same memory. Step times are taken on the GPU, by events; for `slots` the queue is never emptied.
+`--switch recorded` is `slots` with gapprobe's callbacks and buffer handlers empty as well (bare CUPTI), while a window is open: all that a recorded step has of gapprobe's.
 `--switch timed` is `slots` with a clock before gapprobe's functions and one before those behind them (timed.c): how long its code takes in each step, of all threads.
 
 Before the first block it does steps until `gapprobe ps` says that nothing is recorded (--until-closed). `ddp` is one rank, as in turns.py: all
@@ -19,7 +20,7 @@ import time
 
 import loops
 import torch
-from training import pass_gate
+from training import Marks, pass_gate
 from turns import WARM_UP
 
 BLOCK_MS, LEAST, MOST = 60, 3, 30  # of a block of several steps; steps of it
@@ -41,6 +42,18 @@ class Slots:
 
     def facts(self):
         return {"slots": self.count, "names": self.names}
+
+
+class Recorded(Slots):
+    """The same, with gapprobe's callbacks and buffer handlers."""
+
+    def __init__(self, library):
+        super().__init__(library)
+        self.marks = Marks(False)
+
+    def __call__(self, on):
+        super().__call__(on)
+        self.marks.bare(not on)
 
 
 class Timed(Slots):
@@ -103,7 +116,7 @@ class Nothing:
         return {"slots": 1, "names": []}
 
 
-SWITCHES = {"slots": Slots, "timed": Timed, "cupti": Cupti, "nothing": Nothing}
+SWITCHES = {"slots": Slots, "recorded": Recorded, "timed": Timed, "cupti": Cupti, "nothing": Nothing}
 
 
 def says_off(gapprobe):

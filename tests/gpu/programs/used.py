@@ -30,8 +30,8 @@ def work(kind):
         a = torch.zeros(BYTES // 4, device="cuda")
         b = torch.empty_like(a)
         return lambda: torch.add(a, 1, out=b), 2 * BYTES
-    a = torch.empty(BYTES, dtype=torch.uint8).pin_memory()
-    b = torch.empty(BYTES, device="cuda", dtype=torch.uint8)
+    a = torch.empty(BYTES, device="cuda:1", dtype=torch.uint8) if kind == "nvlink" else torch.empty(BYTES, dtype=torch.uint8).pin_memory()
+    b = torch.empty(BYTES, device="cuda:0", dtype=torch.uint8)
     return lambda: b.copy_(a, non_blocking=True), BYTES
 
 

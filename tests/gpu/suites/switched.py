@@ -6,7 +6,8 @@ processes differ by 1 to 3 % for as long as they live (`always_on`); neighbourin
 What this does not hold: gapprobe's own threads (they are there in both kinds of blocks), and launches whose address a launcher keeps in a table of its own
 (Triton's: there all the time). With CUDA graphs CUPTI cannot be taken away (cuptiFinalize): their row is `always_on`'s `client:subscribe`.
 
-Parts are the programs of `always_on`, `own`, `timed` or `cupti` for one of the three, and `seconds=40` of blocks."""
+Parts are the programs of `always_on`, `own`, `timed` or `cupti` for one of the three, and `seconds=40` of blocks. `library=/other/libgapprobe.so`: what a recorded
+step takes above bare CUPTI, step by step in a window, with the build and with that one, in two processes of each that take turns; what the build has more is the difference."""
 
 import math
 import subprocess
@@ -14,8 +15,8 @@ import subprocess
 from check import pairing, turns, victim
 from check.plan import FAIL, INFO, NOT_RUN, PASS
 from suites import ddp
-from suites.always_on import number
-from suites.always_on_judge import LIMIT, LIMITS, words
+from suites.always_on import number, option
+from suites.always_on_judge import LIMIT, LIMITS, MORE, words
 
 NAME = "switched"
 ABOUT = "what gapprobe's own code and an attached CUPTI cost between windows, on and off in turns inside one process (about 140 s a program; two GPUs: ddp, if named)"
@@ -25,6 +26,7 @@ NO_FINALIZE = ("mlp_graph", RANKS)  # cuptiFinalize crashes where graphs are, an
 OWN, TIMED, CUPTI = "own", "timed", "cupti"
 SWITCH = {OWN: "slots", TIMED: "timed", CUPTI: "cupti"}
 WHAT = {OWN: "gapprobe's own code", TIMED: "its own code, by clocks", CUPTI: "an attached CUPTI"}
+RECORDED, EACH = "recorded", 2  # processes of each library
 SECONDS = 40
 LEAST_PAIRS = 20
 Q = 0.99
@@ -164,8 +166,45 @@ def start(plan, program, what, seconds):
             for r in range(ddp.WORLD)]
 
 
+def judge_recorded(plan, program, found):
+    """What the build's recorded steps have more than the other library's. `found`: of each (library's name, what ended); a library's figure is the mean of
+    its processes'."""
+    added_by = {}
+    for name, ended in found:
+        truth, row = ended.truth, f"{program}: {RECORDED}, {name}"
+        if ended.code != 0 or not truth.get("slots") or len(truth.get("pairs") or ()) < LEAST_PAIRS:
+            return plan.row(NAME, row, FAIL, f"exit {ended.code}, {truth.get('slots')} slots, {len(truth.get('pairs') or ())} pairs: {ended.err[-200:]!r}")
+        more = added(truth["pairs"])
+        added_by.setdefault(name, []).append(more)
+        base = pairing.median([pairing.median(b) for _, b in truth["pairs"]])
+        plan.detail(NAME, f"{row}, process {len(added_by[name])}", {**more, "base_ms": base})
+        plan.row(NAME, row, INFO, f"{words(*more['percent'], '%')} of {base:.2f} ms, {words(*more['us'], 'us')} a step above bare CUPTI; {len(truth['pairs'])} pairs")
+    (mine, low, high), (other, other_low, other_high) = ([pairing.mean([m["percent"][i] for m in all_of]) for i in range(3)] for all_of in added_by.values())
+    middle = mine - other
+    # (independent measurements: the squares of what each interval is wide add up; of two processes the mean's interval is no wider than the mean interval)
+    down, up = math.hypot(mine - low, other_high - other), math.hypot(high - mine, other - other_low)
+    result = PASS if middle + up <= MORE else FAIL if middle - down > MORE else NOT_RUN
+    return plan.row(NAME, f"{program}: {RECORDED}, above the other library", result, words(middle, middle - down, middle + up, "%"), f"{MORE} %")
+
+
+def recorded(plan, program, seconds, other):
+    """The build and the other library, in turns."""
+    options = ["--program", program, "--switch", "nothing" if plan.dry else RECORDED, "--seconds", str(seconds), "--library", str(library(plan))]
+    found = []
+    for _ in range(EACH):
+        for name, env in (("the build", {}), (other, {"LD_PRELOAD": other})):
+            if not plan.room_for(NAME, f"{program}: {RECORDED}", seconds + 30):
+                return
+            process = victim.python(plan, "switched", *options, ours=not plan.dry, env={**victim.WHOLE, **turns.SAME, **env}, gate=True)
+            process.open()
+            found.append((name, process.wait(min(seconds + 90, max(plan.left() - 5, 1)))))
+    judge_recorded(plan, program, found)
+
+
 def run(plan, only=None):
     only = only or []
+    other = option(only, "library", "")
+    only = [o for o in only if not o.startswith("library=")]
     seconds = number(only, "seconds", SECONDS if not plan.quick else 8)
     whats = [w for w in SWITCH if w in only] or list(SWITCH)
     unknown = [o for o in only if o not in (*PROGRAMS, RANKS, *SWITCH) and not o.startswith("seconds=")]
@@ -175,6 +214,10 @@ def run(plan, only=None):
     if RANKS in programs and not plan.dry and len(ddp.gpus(plan)) < ddp.WORLD:
         plan.row(NAME, RANKS, NOT_RUN, f"needs {ddp.WORLD} GPUs, {len(ddp.gpus(plan))} here")
         programs.remove(RANKS)
+    if other:
+        for program in programs:
+            recorded(plan, program, seconds, other)
+        return
     todo = [(p, w) for p in programs for w in whats if not (w == CUPTI and p in NO_FINALIZE)]
     waiting, found = [], {}
     while todo or waiting:

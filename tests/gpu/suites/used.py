@@ -7,7 +7,8 @@ A tensor core also works on what pads a product to whole tiles: 1.6 % more than 
 
 Over PCIe the counter says more than the payload: DCGM calls its fields of the same counters bytes "including both header and payload"
 (DCGM_FI_PROF_PCIE_RX_BYTES in its dcgm_fields.h). With payloads of 256 bytes that is some 20 a packet (a header of 12, link CRC and framing of 4 each
-in PCIe 5), 8 %; it was 7.2 (H200, 2026-11-29). So wide a limit cannot tell MB from MiB, which are 4.9 % apart."""
+in PCIe 5), 8 %; it was 7.2 (H200, 2026-11-29). So wide a limit cannot tell MB from MiB, which are 4.9 % apart; that of NVLink can: its counter said 2.4 %
+more than the payload (H200, 2026-11-30)."""
 
 import bisect
 import gzip
@@ -16,19 +17,20 @@ import statistics
 import subprocess
 
 from check import pairing, victim
+from check.machine import gpus
 from check.plan import FAIL, INFO, NOT_RUN
 from check.tracefile import events
 from suites import used_ncu, used_phases
 
 NAME = "used"
-ABOUT = "tensor cores, FP32 pipe, memory bandwidth and PCIe by the GPU's counters, against FLOPs and bytes by the clock (about 20 s each), and ncu"
-KINDS = ("bf16", "half", "fp32", "memory", "pcie", "phases", "steps", "ncu")
+ABOUT = "tensor cores, FP32 pipe, memory bandwidth, PCIe and NVLink by the GPU's counters, against FLOPs and bytes by the clock (about 20 s each), and ncu"
+KINDS = ("bf16", "half", "fp32", "memory", "pcie", "nvlink", "phases", "steps", "ncu")
 SECONDS = 14
 POINTS = 3.0  # percent of the peak
 READING = "GPU 0 multiprocessors %"  # the counter track whose events are when the counters were read
 GPT_STEPS, LEAST_READINGS, STEP_PERCENT = 650, 12, 0.1
 CPU_MS = 2.0  # a second
-HEADERS = 1.10  # of the payload
+LINKS = {"pcie": 1.10, "nvlink": 1.04}  # with headers, of the payload
 CLOCKS = 3.0  # percent
 SHARES = {"memory": "memory_bandwidth_share", "fp32": "fp32_active_share"}
 
@@ -78,10 +80,10 @@ def judge(plan, kind, ended, analyzed, periods=()):
     counted, read_mhz = truth.get("sm_mhz"), gauges.get("sm_clock_mhz")
     if counted and read_mhz and 100 * abs(read_mhz - counted) > CLOCKS * counted:
         plan.row(NAME, f"{kind}: NVML's clock", INFO, f"{read_mhz:.0f} MHz, by cycles {counted:.0f}: {100 * (read_mhz / counted - 1):+.1f} %")
-    if kind == "pcie":
-        read, moved = counters["pcie_received_bytes_per_s"] or 0, truth["a_second"]
-        return plan.row(NAME, kind, moved <= read <= moved * HEADERS,
-                        f"{read / 1e9:.1f} GB/s by the counters, {moved / 1e9:.1f} of payload: {100 * (read / moved - 1):+.1f} %", f"payload x 1 to {HEADERS}")
+    if kind in LINKS:
+        read, moved = counters[f"{kind}_received_bytes_per_s"] or 0, truth["a_second"]
+        return plan.row(NAME, kind, moved <= read <= moved * LINKS[kind],
+                        f"{read / 1e9:.1f} GB/s by the counters, {moved / 1e9:.1f} of payload: {100 * (read / moved - 1):+.1f} %", f"payload x 1 to {LINKS[kind]}")
     key = SHARES.get(kind, "tensor_active_share")
     clock, said = clocks(truth, gauges)
     read, right = counters[key], expected(kind, truth, clock)
@@ -184,6 +186,8 @@ def run(plan, only=None):
     for kind in sorted(only or KINDS, key=lambda k: k == "ncu"):  # (after those that it is held against)
         if plan.dry:
             plan.row(NAME, kind, NOT_RUN, "needs a GPU")
+        elif kind == "nvlink" and len(gpus(plan)) < 2:
+            plan.row(NAME, kind, NOT_RUN, f"needs 2 GPUs, {len(gpus(plan))} here")
         elif kind == "ncu":
             against_ncu(plan, measured)
         elif kind == "steps":
