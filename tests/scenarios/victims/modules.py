@@ -18,7 +18,7 @@ from torch.utils.checkpoint import checkpoint
 
 BATCH, MODELS = 8, 4
 OF_MODULES = {"stem": "stem", "blocks.0.up": "up", "blocks.0.down": "down", "blocks.1.up": "up", "blocks.1.down": "down",
-              "extra.proj": "extra", "given": "given", "again": "again"}
+              "extra.a.b.c.d.proj": "extra", "given": "given", "again": "again"}
 
 
 class Block(nn.Module):
@@ -58,8 +58,11 @@ class Net(nn.Module):
         super().__init__()
         self.stem = nn.Linear(16, 24)
         self.blocks = nn.ModuleList([Block(24, 40, 28), Block(28, 44, 32)])
-        self.extra = nn.Module()  # never called itself
-        self.extra.proj = nn.Linear(32, 36)
+        self.extra = at = nn.Module()  # never called itself, nor are those below
+        for name in "abcd":
+            setattr(at, name, nn.Module())
+            at = getattr(at, name)
+        at.proj = nn.Linear(32, 36)
         self.taker, self.given = Taker(), nn.Linear(36, 38)
         self.weight = nn.Parameter(torch.randn(20, 38))
         self.again = again
@@ -68,7 +71,7 @@ class Net(nn.Module):
         x = self.stem(x)  # stem
         for block in self.blocks:
             x = block(x)
-        x = self.extra.proj(x)  # extra
+        x = self.extra.a.b.c.d.proj(x)  # extra
         x = self.taker(x, self.given)
         x = nn.functional.linear(x, self.weight)  # functional
         return checkpoint(self.again, x, use_reentrant=False)

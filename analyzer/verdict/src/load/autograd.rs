@@ -68,7 +68,11 @@ impl Nodes {
     ///
     /// [`Nodes::sort`] comes first.
     pub(super) fn tell(&self, thread: &mut Thread, definitions: &mut Definitions) {
-        let Some(nodes) = self.evaluated.get(&thread.tid) else { return };
+        if self.evaluated.is_empty() {
+            return; // (no PyTorch, or its nodes are not told)
+        }
+        let nodes = self.evaluated.get(&thread.tid).map_or(&[][..], Vec::as_slice);
+        let mut engines: HashMap<u32, bool> = HashMap::new();
         let mut rest = nodes.iter().peekable();
         let mut open: Vec<&BackwardNode> = Vec::new();
         let mut known: HashMap<[u32; 3], u32> = HashMap::new();
@@ -79,7 +83,12 @@ impl Nodes {
                 open.push(node);
             }
             open.retain(|o| o.span.end > call.start);
-            let Some(node) = open.last() else { continue };
+            let Some(node) = open.last() else {
+                if *engines.entry(call.site).or_insert_with(|| is_engines(definitions, call.site)) {
+                    thread.backward.push(InBackward { start: call.start, stack: 0, node: 0 });
+                }
+                continue;
+            };
             let made = *by_origin
                 .entry(node.origin)
                 .or_insert_with(|| self.stack_of(node.origin, definitions, MOST_WITHIN));
@@ -124,6 +133,16 @@ impl Nodes {
         let (before, _) = nodes.split_at(nodes.partition_point(|n| n.span.start <= made.at));
         before.iter().rev().take_while(|n| n.latest > made.at).find(|n| n.span.end > made.at)
     }
+}
+
+/// Was it called by the engine, in a node that is not told: one that had begun before the window, or
+/// did not end (it raised)?
+fn is_engines(definitions: &Definitions, stack: u32) -> bool {
+    definitions.stack(stack).any(|f| {
+        let [file, function] = [f.file, f.function].map(|id| definitions.string(id).unwrap_or(""));
+        (file.ends_with("torch/autograd/graph.py") && function == "_engine_run_backward")
+            || (file.ends_with("torch/autograd/function.py") && function == "BackwardCFunction.apply")
+    })
 }
 
 /// What the ranges of torch.profiler are called in which a node is evaluated; its type follows.
@@ -230,19 +249,14 @@ mod tests {
         all
     }
 
+    fn call((start, site): (u64, u32)) -> Call {
+        let (correlation, packed, result, class, flags) = (1, 0, 0, None, 0);
+        Call { start, end: start + 1, correlation, packed, result, site, class, flags }
+    }
+
     /// Stack and node of calls at these times with these stacks of their own, by the nodes of their
     /// thread.
     fn told<const N: usize>(nodes: Vec<BackwardNode>, calls: [(u64, u32); N]) -> [(u32, Option<u32>); N] {
-        let call = |(start, site)| Call {
-            start,
-            end: start + 1,
-            correlation: 1,
-            packed: 0,
-            result: 0,
-            site,
-            class: None,
-            flags: 0,
-        };
         let mut thread = Thread { tid: 7, calls: calls.map(call).to_vec(), ..Thread::default() };
         let made = [(5, 50), (6, 60)].map(|(n, stack)| (origin(n), Made { thread: 1, at: 1, stack }));
         let mut all = Nodes { made: HashMap::from(made), evaluated: HashMap::from([(7, nodes)]) };
@@ -271,6 +285,24 @@ mod tests {
         ];
         assert_eq!(told(nested(), calls), expected);
         assert_eq!(told(nested().into_iter().rev().collect(), calls), expected, "in any order");
+    }
+
+    /// The engine calls what is in no node that is known: a window was opened within one.
+    #[test]
+    fn what_the_engine_calls_in_no_node_is_nobodys() {
+        let mut all = definitions();
+        let words = ["/usr/lib/python3/dist-packages/torch/autograd/graph.py", "_engine_run_backward"];
+        for (id, word) in (4..).zip(words) {
+            all.insert(id, Definition::String(word.as_bytes()));
+        }
+        let frame = FrameInfo { language: Language::Python, function: 5, file: 4, line: 1 };
+        all.insert(14, Definition::Frame(frame));
+        let bytes: Vec<u8> = [12_u32, 14, 11].iter().flat_map(|f| f.to_le_bytes()).collect();
+        all.insert(80, Definition::Stack(&bytes));
+        let mut thread = Thread { tid: 7, calls: vec![call((10, 80)), call((20, 70))], ..Thread::default() };
+        let of = |tid| HashMap::from([(tid, vec![evaluated(100, 200, 5, 0)])]);
+        Nodes { evaluated: of(8), ..Nodes::default() }.tell(&mut thread, &mut all);
+        assert_eq!(thread.backward, [InBackward { start: 10, stack: 0, node: 0 }]);
     }
 
     /// A checkpoint of a `Sequential`: its modules are called within the node, no line is.

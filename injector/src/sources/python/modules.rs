@@ -21,9 +21,8 @@ use super::layout::objects::{Dictionaries, Keys};
 use crate::platform::clock;
 use crate::platform::memory::{read, u64_at, Reader};
 
-/// Most modules looked through below one, how deep, and most entries of a dictionary.
+/// Most modules looked through below one, and most entries of a dictionary.
 const MOST_MODULES: usize = 4096;
-const MOST_LEVELS: u32 = 4;
 const MOST_ENTRIES: u64 = 8192;
 /// Callers remembered at most, and most above one that is called by itself.
 const MOST_PARENTS: usize = 65_536;
@@ -73,8 +72,10 @@ pub(super) struct Path {
 struct Below {
     /// The shortest path of each; its own is an empty one.
     paths: HashMap<u64, Vec<u8>>,
-    /// Those whose own children come next, with their level.
-    next: VecDeque<(u64, u32)>,
+    /// Those whose own children come next.
+    next: VecDeque<u64>,
+    /// They were too many: what is not among them may lie below it all the same.
+    is_cut: bool,
 }
 
 /// A module's name, and itself; `None`: what was asked is no module.
@@ -105,8 +106,8 @@ impl Modules {
     }
 
     /// The last of these modules, which were called within one another, the outermost first. One
-    /// that none of those around it holds is an outermost one itself. `None`: it is no module, or
-    /// one around it is none any more. `Err`: that cannot be told before `until`.
+    /// that none of those around it holds is an outermost one itself. `None`: it is no module, one
+    /// around it is none any more, or one holds more than were looked through. `Err`: that cannot be told before `until`.
     pub(super) fn path(
         &mut self,
         interpreter: &Interpreter,
@@ -156,7 +157,15 @@ impl Modules {
                     around.push((module, name));
                 }
                 // (below the one that is gone it had another name)
-                None if look(module).is_some() && !is_one_gone => around.push((module, Vec::new())),
+                None if look(module).is_some() && !is_one_gone => {
+                    let is_cut = |(parent, _): &(u64, _)| {
+                        below.get(parent).is_some_and(|b| b.as_ref().is_some_and(|b| b.is_cut))
+                    };
+                    match around.iter().any(is_cut) {
+                        true => is_one_gone = true,
+                        false => around.push((module, Vec::new())),
+                    }
+                }
                 // it is none, or none any more: one that called it before may be gone for good
                 None => is_one_gone |= n >= above.len(),
             }
@@ -192,22 +201,26 @@ impl Objects<'_> {
 
     fn below(&mut self, module: u64) -> Option<Below> {
         self.children(module)?;
-        Some(Below { paths: HashMap::from([(module, Vec::new())]), next: VecDeque::from([(module, 0)]) })
+        let paths = HashMap::from([(module, Vec::new())]);
+        Some(Below { paths, next: VecDeque::from([module]), is_cut: false })
     }
 
     /// The path of a module below the one that this is of.
     fn path<'b>(&mut self, below: &'b mut Below, module: u64) -> Option<&'b Vec<u8>> {
         while !below.paths.contains_key(&module) {
-            let (parent, level) = below.next.pop_front()?;
+            let parent = below.next.pop_front()?;
             let path = below.paths.get(&parent)?.clone();
             for (name, child) in self.children(parent).as_deref().unwrap_or_default() {
                 let dot: &[u8] = if path.is_empty() { b"" } else { b"." };
-                if below.paths.len() < MOST_MODULES && !below.paths.contains_key(child) {
-                    below.paths.insert(*child, [&path, dot, name].concat());
-                    if level + 1 < MOST_LEVELS {
-                        below.next.push_back((*child, level + 1));
-                    }
+                if below.paths.contains_key(child) {
+                    continue;
                 }
+                if below.paths.len() >= MOST_MODULES {
+                    below.is_cut = true;
+                    break;
+                }
+                below.paths.insert(*child, [&path, dot, name].concat());
+                below.next.push_back(*child);
             }
         }
         below.paths.get(&module)

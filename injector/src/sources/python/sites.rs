@@ -27,6 +27,9 @@ const MOST_TIME: u64 = 20_000_000;
 /// rounds at most.
 const MOST_TIME_AGAIN: u64 = 3_000_000;
 const LONGEST_INTERVAL: u64 = 64;
+/// A module whose name keeps changing (one made anew in each step, at the address of another) is
+/// told once this many looks in a row found the same name, at most.
+const MOST_ALIKE: u32 = 64;
 /// What stands for a frame whose code object was gone: the frames around it are still true.
 const UNREADABLE: &[u8] = b"<unreadable>";
 
@@ -57,6 +60,8 @@ pub(crate) struct Sites {
     round: u64,
     /// A known stack is looked at again so many rounds after the last time.
     interval: u64,
+    /// How often a look found another name than the one before.
+    renamed: u64,
     modules: Modules,
     /// A code object that calls modules, of the stack that is being defined.
     calls_modules: Option<(Caller, u64)>,
@@ -78,6 +83,32 @@ struct Called {
     /// What the stack's id says of it.
     told: Option<InModule>,
     round: u64,
+    /// [`Sites::renamed`] at that time.
+    renamed: u64,
+    /// So many looks in a row have to find the same before it is told, and have done so.
+    wanted: u32,
+    alike: u32,
+}
+
+impl Called {
+    /// What a look found. Whether it is another than the one before, which then was told.
+    fn found_now(&mut self, found: Option<InModule>) -> bool {
+        let before = std::mem::replace(&mut self.found, found);
+        // (the first look was cut off)
+        if self.round == 0 || before == found {
+            self.alike = self.alike.saturating_add(1);
+            return false;
+        }
+        self.wanted = if self.alike >= MOST_ALIKE { 1 } else { (self.wanted * 2).clamp(1, MOST_ALIKE) };
+        self.alike = 0;
+        before.is_some()
+    }
+
+    /// Another id for the stack, where what is told of its module is another now.
+    fn tell(&mut self, told: Option<InModule>, store: &mut Store) -> Option<u32> {
+        let is_another = std::mem::replace(&mut self.told, told) != told;
+        is_another.then(|| store.stack(&self.frames, told, None).unwrap_or(0))
+    }
 }
 
 struct Incoming {
@@ -112,10 +143,13 @@ impl Sites {
     pub(crate) fn used(&mut self, hash: u64, store: &mut Store) -> u32 {
         let known = self.stacks.get_mut(&hash).map(|stack| stack.called.take());
         if let Some(Some(mut called)) = known {
-            if self.round - called.round >= self.interval {
-                if let Some(id) = self.look_again(&mut called, store) {
-                    self.stacks.entry(hash).and_modify(|stack| stack.id = id);
-                }
+            let is_due = self.round - called.round >= self.interval;
+            let id = if is_due { self.look_again(&mut called, store) } else { None };
+            // (others have another name since this one was looked at: it may, too)
+            let is_doubtful = called.renamed != self.renamed && called.round != self.round;
+            let id = if is_doubtful { called.tell(None, store) } else { id };
+            if let Some(id) = id {
+                self.stacks.entry(hash).and_modify(|stack| stack.id = id);
             }
             self.stacks.entry(hash).and_modify(|stack| stack.called = Some(called));
         }
@@ -133,12 +167,11 @@ impl Sites {
             self.is_late = true;
             return None; // (it keeps its name)
         };
-        called.round = self.round;
-        let before = std::mem::replace(&mut called.found, found);
+        self.renamed += u64::from(called.found_now(found));
+        (called.round, called.renamed) = (self.round, self.renamed);
         // (calls since the last look are of either)
-        let told = if before.is_some() && before != found { None } else { found };
-        let is_another = std::mem::replace(&mut called.told, told) != told;
-        is_another.then(|| store.stack(&called.frames, told, None).unwrap_or(0))
+        let told = found.filter(|_| called.alike >= called.wanted);
+        called.tell(told, store)
     }
 
     /// Takes a ring slot if it is one of ours. The slots of one push come one after the other.
@@ -211,7 +244,10 @@ impl Sites {
         // calls that have the id already stay without a definition
         losses::add(Loss::SiteDropped, u64::from(id.is_none() && known.is_some()));
         let called = ids.filter(|_| !modules.is_empty());
-        let called = called.map(|frames| Box::new(Called { modules, frames, found, told: found, round }));
+        let renamed = self.renamed;
+        let called = called.map(|frames| {
+            Box::new(Called { modules, frames, found, told: found, round, renamed, wanted: 0, alike: 0 })
+        });
         self.stacks.insert(hash, Stack { id: id.unwrap_or(0), is_defined: true, called });
     }
 
