@@ -299,10 +299,10 @@ fn against(c: &Comparison<'_>, condition: &'static str, most: f64) -> Judged {
                 true => "",
                 false => "; the steps were found by their launches: they may be other units",
             };
-            let hint = " (a fix that changes kernels: --same-work)";
             return unjudged(format!(
-                "other work than the baseline's: {}{units}{hint}",
-                words::common(&c.work)
+                "other work than the baseline's: {}{units}{}",
+                words::common(&c.work),
+                words::SAME_WORK
             ));
         }
         Sameness::Unknown => {

@@ -252,7 +252,7 @@ fn cautions(c: &Comparison<'_>, scaling: bool) -> Vec<String> {
         _ if c.same_work => said.push(words::waived(a, b, &c.work)),
         Sameness::Unknown => said.push(format!("whether it is the same work is not known: {}", c.work.why)),
         Sameness::Other => {
-            said.push(format!("other work: {}", words::common(&c.work)));
+            said.push(format!("other work: {}{}", words::common(&c.work), words::SAME_WORK));
             if !c.work.why.is_empty() {
                 said.push(c.work.why.clone());
             }

@@ -115,6 +115,9 @@ fn most<'a>(c: &'a Comparison<'_>) -> Option<(Bucket, &'a Figure)> {
     moved.max_by(|x, y| (x.1.difference.ns * way).total_cmp(&(y.1.difference.ns * way))).map(|(b, f)| (*b, f))
 }
 
+/// The way out where kernels are not the same.
+pub(super) const SAME_WORK: &str = " (a fix that changes kernels: --same-work)";
+
 /// What became of the bottleneck. Runs that did other work, or may have, are two programs: what the
 /// one waits for is neither still nor no longer there in the other.
 fn bottleneck(c: &Comparison<'_>) -> Option<String> {

@@ -17,11 +17,11 @@ const MOST_WORDS: usize = 12;
 
 /// The comparison, as the page shows it. Where steps may be other units, kernels are not held
 /// against each other.
-pub(super) fn figures(before: &Subject<'_>, after: &Subject<'_>) -> Value {
+pub(super) fn figures(before: &Subject<'_>, after: &Subject<'_>, same_work: bool) -> Value {
     let devices = side::devices(before.analysis, after.analysis);
     let a = Side::new(before.name, before.input, before.analysis, devices.0);
     let b = Side::new(after.name, after.input, after.analysis, devices.1);
-    let c = compare(&a, &b, Options::default());
+    let c = compare(&a, &b, Options { same_work, ..Options::default() });
     // each page's kernels are of the device its line is about
     let same_devices = (before.analysis.worst, after.analysis.worst) == devices;
     let comparable = same_devices && !matches!(c.outcome, Outcome::NoSteps | Outcome::OtherSteps);

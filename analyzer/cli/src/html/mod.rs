@@ -67,25 +67,34 @@ struct Shown<'a> {
     collectives: &'a [u32],
 }
 
+/// The run after a change.
+#[derive(Clone, Copy)]
+pub struct After<'a> {
+    /// The run.
+    pub subject: &'a Subject<'a>,
+    /// The user knows that both do the same work though their kernels are not the same.
+    pub same_work: bool,
+}
+
 /// The page of a run; with `after`, of that run before and after a change.
-pub fn page(subject: &Subject<'_>, after: Option<&Subject<'_>>) -> String {
+pub fn page(subject: &Subject<'_>, after: Option<After<'_>>) -> String {
     let title = match after {
-        Some(after) => format!("{} → {}", subject.name, after.name),
+        Some(after) => format!("{} → {}", subject.name, after.subject.name),
         None => subject.name.to_owned(),
     };
     embed::page(&names::clean(&title), &headline::line(subject), &figures(subject, after))
 }
 
 /// The figures of a page.
-pub fn figures(subject: &Subject<'_>, after: Option<&Subject<'_>>) -> Value {
-    let all: Vec<&Subject<'_>> = [Some(subject), after].into_iter().flatten().collect();
+pub fn figures(subject: &Subject<'_>, after: Option<After<'_>>) -> Value {
+    let all: Vec<&Subject<'_>> = [Some(subject), after.map(|a| a.subject)].into_iter().flatten().collect();
     json!({
         "figures_version": FIGURES_VERSION,
         "gapprobe": env!("CARGO_PKG_VERSION"),
         "buckets": buckets::legend(),
         "classes": gpu_flame::legend(),
         "runs": all.iter().map(|s| run(s)).collect::<Vec<_>>(),
-        "change": after.map(|after| change::figures(subject, after)),
+        "change": after.map(|after| change::figures(subject, after.subject, after.same_work)),
     })
 }
 

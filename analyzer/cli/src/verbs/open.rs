@@ -246,7 +246,7 @@ fn no_port(port: u16, e: &io::Error) -> Failure {
 fn open_page(trace: &Path) -> Outcome {
     let page = report::default_name(trace, None);
     if !page.exists() {
-        report::make(trace, None, &page, false)?;
+        report::make(trace, None, false, &page, false)?;
     }
     let page = fs::canonicalize(&page).unwrap_or(page);
     let shown = page.display();

@@ -5,7 +5,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use cli::html;
-use cli::html::Subject;
+use cli::html::{After, Subject};
 
 use crate::verbs::exit::{Exit, Failure};
 use crate::verbs::output::{self, name, stem};
@@ -16,7 +16,8 @@ const EXAMPLES: &str = "\
 Examples:
   gapprobe report trace.json.gz                        writes trace.report.html
   gapprobe report trace.json.gz -o why.html --force    where and over what
-  gapprobe report trace.json.gz fixed.json.gz          before and after a change, on one scale";
+  gapprobe report trace.json.gz fixed.json.gz          before and after a change, on one scale
+  gapprobe report --same-work trace.json.gz fixed.json.gz --force   ... that changes kernels";
 
 /// A page to look at: the verdict, where the time went, one step in detail
 ///
@@ -30,6 +31,10 @@ pub(crate) struct Args {
     file: PathBuf,
     /// The trace after a change
     after: Option<PathBuf>,
+    /// You know that both do the same work though their kernels are not the same (as of `gapprobe
+    /// diff`)
+    #[arg(long, requires = "after")]
+    same_work: bool,
     /// Where the page goes, - is stdout [default: FILE's name with .report.html, in the current
     /// directory]
     #[arg(short, long, value_name = "PAGE")]
@@ -44,26 +49,33 @@ pub(crate) fn run(args: &Args) -> Outcome {
     let after = args.after.as_deref();
     let output = args.output.clone().unwrap_or_else(|| default_name(&args.file, after));
     if output == Path::new("-") {
-        let page = page(&args.file, after)?;
+        let page = page(&args.file, after, args.same_work)?;
         return talk::to_stdout(|out| out.write_all(page.as_bytes())).map(|()| Exit::Ok);
     }
-    make(&args.file, after, &output, args.force)?;
+    make(&args.file, after, args.same_work, &output, args.force)?;
     talk::print(output.display()).map(|()| Exit::Ok)
 }
 
-/// Writes the page of `file` to `output`; `force`: over a file that is there.
+/// Writes the page of `file` to `output`; `same_work`: as of `gapprobe diff`; `force`: over a file
+/// that is there.
 ///
 /// # Errors
 /// Where one cannot be read, or the page not be written.
-pub(crate) fn make(file: &Path, after: Option<&Path>, output: &Path, force: bool) -> Result<(), Failure> {
+pub(crate) fn make(
+    file: &Path,
+    after: Option<&Path>,
+    same_work: bool,
+    output: &Path,
+    force: bool,
+) -> Result<(), Failure> {
     // before the files are read: they may be large
     let inputs: Vec<&Path> = [Some(file), after].into_iter().flatten().collect();
     output::is_free(output, force, &inputs)?;
-    let page = page(file, after)?;
+    let page = page(file, after, same_work)?;
     output::write(output, force, |to| to.write_all(page.as_bytes()))
 }
 
-fn page(file: &Path, after: Option<&Path>) -> Result<String, Failure> {
+fn page(file: &Path, after: Option<&Path>, same_work: bool) -> Result<String, Failure> {
     let before = input::open(file)?;
     let then = after.map(input::open).transpose()?;
     let analyses = (verdict::analyze(&before.run), then.as_ref().map(|a| verdict::analyze(&a.run)));
@@ -73,7 +85,7 @@ fn page(file: &Path, after: Option<&Path>) -> Result<String, Failure> {
         (Some(input), Some(analysis)) => Some(Subject { name: &names.1, input, analysis }),
         _ => None,
     };
-    Ok(html::page(&subject, then.as_ref()))
+    Ok(html::page(&subject, then.as_ref().map(|subject| After { subject, same_work })))
 }
 
 /// The page's name if nobody says: the trace's, in the current directory.

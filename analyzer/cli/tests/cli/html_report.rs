@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
-use cli::html::{figures, page, Subject};
+use cli::html::{figures, page, After, Subject};
 use formats::{Input, Progress};
 use serde_json::{json, Value};
 use trace::call::{pack, Class, RUNTIME};
@@ -220,15 +220,24 @@ fn before_and_after_say_what_diff_says() {
     let paths = ["recordings/own_gpt_item.gprec.gz", "recordings/own_gpt_item_fixed.gprec.gz"];
     let both = paths.map(|p| read(&repository(p)));
     let subject = |i: usize| Subject { name: paths[i], input: &both[i].0, analysis: &both[i].1 };
-    let f = figures(&subject(0), Some(&subject(1)));
-    let change = &f["change"];
+    let change = |same_work| {
+        let after = After { subject: &subject(1), same_work };
+        figures(&subject(0), Some(after))["change"].take()
+    };
     let place = Place::new("report-diff");
-    let diff = out(&place.run(&["diff", "--json", &repository(paths[0]), &repository(paths[1])]));
-    let diff: Value = serde_json::from_str(&diff).unwrap();
-    assert_eq!(change["result"], diff["result"]);
-    // the files' names stand in neither
-    assert_eq!(format!("gapprobe diff: {}", change["line"].as_str().unwrap()), diff["line"]);
-    assert_eq!(change["cautions"], diff["cautions"]);
+    let files = paths.map(repository);
+    for same_work in [false, true] {
+        let options: &[&str] =
+            if same_work { &["diff", "--json", "--same-work"] } else { &["diff", "--json"] };
+        let diff = place.run(&[options, &[&files[0], &files[1]]].concat());
+        let diff: Value = serde_json::from_str(&out(&diff)).unwrap();
+        let change = change(same_work);
+        assert_eq!(change["result"], diff["result"]);
+        // the files' names stand in neither
+        assert_eq!(format!("gapprobe diff: {}", change["line"].as_str().unwrap()), diff["line"]);
+        assert_eq!(change["cautions"], diff["cautions"]);
+    }
+    let change = change(false);
     for (i, key) in ["a", "b"].into_iter().enumerate() {
         let analysis = &both[i].1;
         let parts = change["parts"].as_array().unwrap().iter().chain([&change["not_seen"]]);
@@ -241,7 +250,7 @@ fn before_and_after_say_what_diff_says() {
     let by: Vec<f64> = change["kernels"].as_array().unwrap().iter().map(by).collect();
     assert!(by.len() > 3 && by.is_sorted_by(|a, b| a >= b) && by.iter().all(|b| *b > 0.0), "{by:?}");
     // a run against itself: nothing moved
-    let same = &figures(&subject(0), Some(&subject(0)))["change"];
+    let same = &figures(&subject(0), Some(After { subject: &subject(0), same_work: false }))["change"];
     assert_eq!((&same["kernels"], &same["result"]), (&json!([]), &json!("no_difference")));
     assert!(same["parts"].as_array().unwrap().iter().all(|p| p["moved"] == false), "{same}");
 }
@@ -392,7 +401,7 @@ fn a_run_without_steps_or_gpu_has_a_page_too() {
     input.run.devices.clear();
     let analysis = verdict::analyze(&input.run);
     let subject = Subject { name: "a", input: &input, analysis: &analysis };
-    let f = figures(&subject, Some(&subject));
+    let f = figures(&subject, Some(After { subject: &subject, same_work: false }));
     assert!(f["runs"][0]["device"].is_null() && f["change"]["parts"].is_null());
     assert!(!f["runs"][0]["verdict"]["sentence"].as_str().unwrap().is_empty());
 }

@@ -4,7 +4,7 @@
 
 function verdict(run, level, title) {
   const v = run.verdict;
-  const sure = v.confidence === "high" ? "the evidence is direct" : v.confidence === "medium" ? "probably" : "take it as a hint";
+  const sure = v.confidence === "high" ? "the evidence is direct" : v.confidence === "medium" ? "likely" : "maybe";
   const inconclusive = v.code === "GP199";
   const badges = v.code && h("p", { class: "badges" },
     h("span", { class: "badge" }, v.code),
