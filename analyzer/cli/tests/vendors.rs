@@ -159,7 +159,7 @@ fn kernels_without_a_grid_are_not_of_few_blocks() {
 #[test]
 fn the_next_tool_is_that_of_the_vendor() {
     let launch = |name| [("cudaLaunchKernel", name)];
-    assert!(next(&[], "NVIDIA H100").starts_with("ncu --kernel-name big_0 --launch-skip"));
+    assert!(next(&[], "NVIDIA H100").starts_with("ncu --set detailed --kernel-name big_0 --launch-skip"));
     let amd = "rocprof-compute profile --name gapprobe --kernel big_0 -- python train.py";
     assert_eq!(next(&launch("hipLaunchKernel"), ""), amd);
     assert_eq!(next(&launch("unknownLaunch"), "AMD Instinct MI300X"), amd, "by the device");

@@ -181,7 +181,7 @@ def judge_recorded(plan, program, found):
         plan.row(NAME, row, INFO, f"{words(*more['percent'], '%')} of {base:.2f} ms, {words(*more['us'], 'us')} a step above bare CUPTI; {len(truth['pairs'])} pairs")
     (mine, low, high), (other, other_low, other_high) = ([pairing.mean([m["percent"][i] for m in all_of]) for i in range(3)] for all_of in added_by.values())
     middle = mine - other
-    # (independent measurements: the squares of what each interval is wide add up; of two processes the mean's interval is no wider than the mean interval)
+    # (independent measurements: the squares of what each interval is wide add up)
     down, up = math.hypot(mine - low, other_high - other), math.hypot(high - mine, other - other_low)
     result = PASS if middle + up <= MORE else FAIL if middle - down > MORE else NOT_RUN
     return plan.row(NAME, f"{program}: {RECORDED}, above the other library", result, words(middle, middle - down, middle + up, "%"), f"{MORE} %")

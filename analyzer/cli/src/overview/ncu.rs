@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The command of the vendor's kernel profiler for the kernel that a GPU-bound program spends most
-//! time in. Nsight Compute takes one launch of it, from the middle of the run; the others choose
-//! kernels by name. Those for Intel and Gaudi stand in their documents; they were not run here.
+//! time in. Nsight Compute takes one launch of it, from the middle of the run, with all sections
+//! that GP193 names; the others choose kernels by name. Those for Intel and Gaudi stand in their
+//! documents; they were not run here.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -14,9 +15,9 @@ use verdict::causes::is_computing;
 use verdict::run::{Op, Run, Span};
 use verdict::text::kernel_name::demangled;
 
-/// `ncu --kernel-name ... --launch-skip N --launch-count 1 COMMAND`, and the like of other vendors;
-/// `None` where the verdict is neither GPU-BOUND nor EFFICIENT, and without kernels that have a
-/// name.
+/// `ncu --set detailed --kernel-name ... --launch-skip N --launch-count 1 COMMAND`, and the like of
+/// other vendors; `None` where the verdict is neither GPU-BOUND nor EFFICIENT, and without kernels
+/// that have a name.
 pub fn command(run: &Run, analysis: &Analysis) -> Option<String> {
     if !is_computing(analysis.verdict.code) {
         return None;
@@ -31,7 +32,7 @@ pub fn command(run: &Run, analysis: &Analysis) -> Option<String> {
     Some(match vendors::of(run) {
         Vendor::Nvidia => {
             let before = launched_before(run, analysis.steady, &names, largest);
-            format!("ncu --kernel-name {function} --launch-skip {before} --launch-count 1 {program}")
+            format!("ncu --set detailed --kernel-name {function} --launch-skip {before} --launch-count 1 {program}")
         }
         Vendor::Amd => format!("rocprof-compute profile --name gapprobe --kernel {function} -- {program}"),
         Vendor::Intel => format!("unitrace --metric-query --include-kernels {function} {program}"),

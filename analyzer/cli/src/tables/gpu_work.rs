@@ -30,7 +30,7 @@ pub(super) static BY_LINE: Report = Report {
     name: "gpu_lines",
     title: "GPU Time by Line",
     what: "kernels, copies and memsets by the line of the program that they were for; of them the backward pass's",
-    needs: "GPU operations whose line is known, as in recordings of gapprobe's own",
+    needs: "GPU operations whose line is known: gapprobe records lines, torch.profiler does with with_stack=True",
     usual: false,
     shown: 0,
     columns: &[TIME, TOTAL, BACKWARD, INSTANCES, text("Line", "line"), FROM],
@@ -46,7 +46,7 @@ pub(super) static BY_MODULE: Report = Report {
     name: "gpu_modules",
     title: "GPU Time by Module",
     what: "the same by the torch.nn.Module, named as by named_modules()",
-    needs: "GPU operations whose module is known, as in recordings of gapprobe's own",
+    needs: "GPU operations whose module is known: gapprobe records modules",
     usual: false,
     shown: 0,
     columns: &[
@@ -59,7 +59,11 @@ pub(super) static BY_MODULE: Report = Report {
         FROM,
     ],
     rows: |source| {
-        let d = &source.run.definitions;
+        let (run, d) = (source.run, &source.run.definitions);
+        let is_in_module = |op: &Op| run.origin(op).is_some_and(|o| d.in_module(o.work.stack).is_some());
+        if !source.ops().any(|(_, op)| is_in_module(op)) {
+            return Vec::new();
+        }
         let module = |sites: &mut Sites<'_>, done: Done<'_>| {
             let stack = done.origin.work.stack;
             match d.in_module(stack) {
@@ -73,7 +77,7 @@ pub(super) static BY_MODULE: Report = Report {
             Some(m) => row![d.string(m.path).unwrap_or(OUTERMOST), d.string(m.class)],
             None => row![OUTSIDE, None::<&str>],
         };
-        rows(source, 2, &mut Sites::new(source.run), module, shown)
+        rows(source, 2, &mut Sites::new(run), module, shown)
     },
     each: None,
 };
@@ -82,7 +86,8 @@ pub(super) static BY_OPERATOR: Report = Report {
     name: "gpu_ops",
     title: "GPU Time by Operator",
     what: "the same by PyTorch's outermost operator",
-    needs: "GPU operations of PyTorch's operators",
+    needs:
+        "GPU operations of PyTorch's operators: torch.profiler records operators with ProfilerActivity.CPU",
     usual: false,
     shown: 0,
     columns: &[TIME, TOTAL, BACKWARD, INSTANCES, text("Operator", "operator"), FROM],

@@ -12,6 +12,7 @@
 //! they run in TF32; where some do and some do not, no limit is told.
 
 use foldhash::{HashMap, HashMapExt};
+use formats::vendors::{self, Vendor};
 use trace::Kind;
 use verdict::analysis::peaks::{self, Peaks};
 use verdict::causes::kernel_names::{is_fp32_product, is_tf32};
@@ -31,7 +32,7 @@ pub(super) static REPORT: Report = Report {
     name: "roofline",
     title: "Roofline (Estimate)",
     what: "what operators or kernels compute and move at least, against the device's peaks: an estimate",
-    needs: "operators with shapes (torch.profiler: record_shapes=True), or PyTorch's element-wise kernels, some of them in 16 bits",
+    needs: "operators with shapes (torch.profiler: record_shapes=True), or PyTorch's element-wise kernels on CUDA, at least one of them in 16 bits",
     usual: false,
     shown: 50,
     columns: &[
@@ -156,15 +157,17 @@ fn pipe_of_32_bits(source: &Source<'_>) -> Pipe {
 fn of_kernels<'s>(source: &'s Source<'_>) -> Sums<'s> {
     let definitions = &source.run.definitions;
     let mut sums = Sums::new();
+    // (for ROCm PyTorch has other grids)
+    if vendors::of(source.run) != Vendor::Nvidia {
+        return sums;
+    }
     let names = definitions.kernels().map(|(id, _)| definitions.kernel_name(id));
     let Some(release) = kernels::Release::of(names) else { return sums };
     for (_, op) in source.ops().filter(|(_, op)| op.kind == Kind::Kernel) {
         let Some(kernel) = definitions.kernel(op.a) else { continue };
         let threads = kernel.block.iter().map(|&n| u64::from(n)).product();
-        let Some(work) = kernels::work(definitions.kernel_name(op.a), release, u64::from(op.b), threads)
-        else {
-            continue;
-        };
+        let work = kernels::work(definitions.kernel_name(op.a), release, u64::from(op.b), threads);
+        let Some(work) = work.filter(|_| op.b > 0) else { continue };
         let sum = sums.entry((source.operation(op), 0, 0)).or_default();
         sum.ns += u128::from(op.span().ns());
         sum.count += 1;

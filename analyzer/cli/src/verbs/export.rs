@@ -57,7 +57,7 @@ enum Kind {
     Parquet,
     /// Idle time as folded stacks, in microseconds
     Folded,
-    /// Time of GPU operations as folded stacks, by what launched them
+    /// Time of GPU operations as folded stacks, by what launched them, in microseconds
     GpuFolded,
 }
 

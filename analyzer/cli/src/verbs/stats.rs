@@ -59,7 +59,8 @@ pub(crate) struct Args {
     /// Print the first N rows only; 0: all [default: all; of gaps, phases, roofline as tables 50]
     #[arg(short = 'n', long, value_name = "N")]
     limit: Option<usize>,
-    /// Kernel names: whole as in the source, or short, without parameters and namespaces
+    /// Kernel names: whole as in the source, or short: without parameters and namespaces, of 96
+    /// characters at most
     #[arg(long, value_enum, default_value_t = Names::Whole)]
     names: Names,
     #[command(flatten)]

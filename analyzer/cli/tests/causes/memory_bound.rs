@@ -13,6 +13,9 @@ const NARROW: &str =
 const POW: &str =
     "void at::native::vectorized_elementwise_kernel<4, pow_tensor_scalar_kernel_impl<float, float>>";
 const MEAN: &str = "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, MeanOps<float>>>";
+const STD: &str =
+    "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float, WelfordOps<float, float>>>";
+const COPY: &str = "void at::native::elementwise_kernel<128, 4, void at::native::gpu_kernel_impl_nocast<at::native::direct_copy_kernel_cuda(at::TensorIteratorBase&)>>";
 const MUL: &str =
     "void at::native::elementwise_kernel<128, 2, BinaryFunctor<float, float, float, MulFunctor<float>>>";
 const NORM: &str =
@@ -117,6 +120,16 @@ fn what_is_no_chain() {
         &[(POW, "norm", 31), (GEMM, "norm", 31), (MUL, "norm", 31)],
         &[(COMPILED, "norm", 31), (COMPILED, "norm", 32), (COMPILED, "norm", 33)],
     ];
+    // one kernel each of several tensors: copies, sums, norms
+    let each: [Launches; 3] = [
+        &[(COPY, "heads", 31), (COPY, "heads", 32), (COPY, "heads", 33)],
+        &[(MEAN, "metrics", 31), (NARROW, "metrics", 32), (STD, "metrics", 33)],
+        &[(NORM, "forward", 31), (NORM, "forward", 32)],
+    ];
+    for launches in each {
+        let (_, a) = run(|p| layers(p, launches));
+        assert!(a.findings.iter().all(|f| f.cause != "MEMORY-BOUND"), "{launches:?}: {:?}", a.findings);
+    }
     for launches in others {
         let (_, a) = run(|p| layers(p, launches));
         let of = a.findings.iter().find(|f| f.cause == "MEMORY-BOUND");
@@ -129,4 +142,7 @@ fn what_is_no_chain() {
         }
     });
     assert!(a.findings.iter().all(|f| f.cause != "MEMORY-BOUND"), "without lines: {:?}", a.findings);
+    let seen = a.verdict.text();
+    let why = "100% of the GPU's work is operations on each element; without lines of Python, chains of them (GP137) cannot be told";
+    assert!(seen.contains(why), "{seen}");
 }

@@ -24,8 +24,10 @@ const fn peaks(tensor_16_bit: f64, fp32: f64, memory: f64) -> Peaks {
 
 /// TFLOP/s, TFLOP/s, GB/s, by a part of the name that CUDA gives the device, in capitals: of
 /// several that fit the first one. NVIDIA's data sheets of each (as of 2026-11; half of what they
-/// say "with sparsity"; B200: an eighth of HGX B200's, GB200: a 72nd of NVL72's).
-const OF_DEVICES: [(&str, Peaks); 28] = [
+/// say "with sparsity"; B200 and B300: an eighth of the HGX's, GB200 and GB300: a 72nd of NVL72's).
+const OF_DEVICES: [(&str, Peaks); 30] = [
+    ("GB300", peaks(2500.0, 80.0, 8000.0)),
+    ("B300", peaks(2250.0, 75.0, 8000.0)),
     ("GB200", peaks(2500.0, 80.0, 8000.0)),
     ("B200", peaks(2250.0, 75.0, 8000.0)),
     ("H200 NVL", peaks(835.5, 60.0, 4800.0)),

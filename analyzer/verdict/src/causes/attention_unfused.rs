@@ -11,12 +11,15 @@
 //! them and it, all in one step; the same of its backward pass. The softmax in front of a loss
 //! (log_softmax), over the channels of an image, below 10 us, or one that a choice follows (a
 //! router's) is none; nor are products of weights (`linear`, `mm`, convolutions), or of two
-//! functions of the program.
+//! functions of the program, but for PyTorch's batched ones (`bmm`, `baddbmm`, `matmul`) in one
+//! file.
 //!
 //! # How sure
 //! Which kernels lie between the products, and for how long, is exact; that they are an attention
 //! is told by their order, and whether a fused one takes this mask or bias is not known: the
-//! confidence is medium at most, and low where neither operators nor lines are known. The
+//! confidence is medium at most, and low where neither operators nor lines are known, or where it
+//! is scaled_dot_product_attention that computes it in pieces: whether a fused one would take this
+//! is not known. The
 //! prediction leaves them out; the two products, which no longer write and read that matrix, take
 //! 0.7 of their time (H200, bfloat16: 0.87 with a bias, 0.49 to 0.64 without, 0.3 under a causal
 //! mask), or what is left of it without the softmax's if that is more.
@@ -35,6 +38,11 @@
 //! `is_causal=True` rather than a mask; transformers: `attn_implementation="sdpa"` or
 //! `"flash_attention_2"`. A bias of another form, or scores capped by tanh: FlexAttention. JAX:
 //! `jax.nn.dot_product_attention`.
+//!
+//! Where scaled_dot_product_attention itself computes it in pieces (its `MATH` backend), allow only
+//! the others: `with torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION,
+//! SDPBackend.EFFICIENT_ATTENTION])` fails and says what each wants: 16 bits, another width of a
+//! head, a mask without a gradient.
 
 use std::collections::HashMap;
 
@@ -80,7 +88,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     if !parts.values().any(|part| *part == Part::Softmax) {
         return None;
     }
-    let (mut found, mut by_order_alone, mut is_capped) = (Vec::new(), false, false);
+    let (mut found, mut by_order_alone, mut is_capped, mut is_of_fused) = (Vec::new(), false, false, false);
     let mut products = Products { case, sites: Sites::new(case.run) };
     for stream in &device.streams {
         let ops: Vec<&Op> = stream.ops.iter().filter(|op| goes_on_or_ends(op)).collect();
@@ -91,12 +99,15 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         for (at, op) in ops.iter().enumerate() {
             let ns = op.span().ns();
             let is_seen = || case.analysis.counts.measure(op.span()) > 0;
-            if part(op) != Part::Softmax || ns < LEAST_NS || !is_seen() || is_fused_ones(case, op) {
+            if part(op) != Part::Softmax || ns < LEAST_NS || !is_seen() {
                 continue;
             }
-            // (what is much longer works on more than the softmax does)
+            let is_own = is_fused_ones(case, op);
+            // (what is much longer works on more than the softmax does; the fused function asks
+            // which rows are masked altogether)
             let part = |op: &Op| match part(op) {
                 Part::Elementwise if op.span().ns() > ns.saturating_mul(MOST_TIMES) => Part::Other,
+                Part::Other if is_own && is_fused_ones(case, op) => Part::Elementwise,
                 part => part,
             };
             let (before, after) = ops.split_at(at);
@@ -111,6 +122,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
                 Some(false) => continue,
                 None => by_order_alone = true,
             }
+            is_of_fused |= is_own;
             is_capped |= before.iter().any(|op| is_tanh(case, op));
             let pieces = before.into_iter().chain(after).chain([*op]);
             found.extend(pieces.map(|op| (as_kernel(op), 0)));
@@ -127,22 +139,29 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         .with("often", case.rhythm(pieces.count))
         .with("share", Figure::Share(pieces.share()));
     let mut f = pieces.finding((CODE, NAME), seen)?;
-    if by_order_alone || is_capped {
+    if by_order_alone || is_capped || is_of_fused {
         f.confidence = Confidence::Low;
     }
-    f.advice = match is_capped {
-        false => Advice::new(
+    f.advice = match () {
+        () if is_of_fused => Advice::new(
+            "why scaled_dot_product_attention takes no fused kernel",
+            "scaled_dot_product_attention computes it in pieces: torch.nn.attention.sdpa_kernel without MATH says why (float32, the heads' width, a mask that needs a gradient)",
+        ),
+        () if !is_capped => Advice::new(
             "scaled_dot_product_attention",
             "use torch.nn.functional.scaled_dot_product_attention, which never writes the matrix between the two products",
         ),
         // (scaled_dot_product_attention has no cap)
-        true => Advice::new(
+        () => Advice::new(
             "FlexAttention with the cap as its score_mod",
             "use torch.nn.attention.flex_attention with a score_mod that caps by tanh, which never writes the matrix between the two products",
         ),
     };
     Some(f)
 }
+
+/// PyTorch's products of several matrices each.
+const BATCHED: [&str; 3] = ["aten::bmm", "aten::baddbmm", "aten::matmul"];
 
 /// What is known of products.
 struct Products<'c, 'a> {
@@ -162,9 +181,13 @@ impl Products<'_, '_> {
         if operators.iter().flatten().any(|operator| is_of_weights(operator.name)) {
             return Some(false);
         }
+        // (the function of scores and that of what they weigh may be two)
+        let are_batched = operators.iter().all(|o| o.is_some_and(|o| BATCHED.contains(&o.name)));
         let lines = origins.each_ref().map(|(_, origin)| self.sites.of_kernel(origin.as_ref()?.work.stack));
         match lines.map(|line| self.sites.get(line?)) {
-            [Some(one), Some(other)] => Some((&one.path, &one.function) == (&other.path, &other.function)),
+            [Some(one), Some(other)] => {
+                Some(one.path == other.path && (are_batched || one.function == other.function))
+            }
             _ => operators.iter().all(Option::is_some).then_some(true),
         }
     }
@@ -212,7 +235,9 @@ fn part_of(name: &str) -> Part {
     }
     match () {
         () if has(&["softmax"]) => Part::Softmax,
-        () if has(&["elementwise", "dropout", "triton_poi_", "triu_tril"]) => Part::Elementwise,
+        () if has(&["elementwise", "gather_kernel", "dropout", "triton_poi_", "triu_tril"]) => {
+            Part::Elementwise
+        }
         () => Part::Other,
     }
 }

@@ -27,10 +27,10 @@
 //!
 //! # What to change
 //! In Nsight Compute look first at "GPU Speed Of Light": is it the tensor cores or memory? Of a
-//! product: "Launch Statistics", is the last wave nearly empty (waves 1.1)? Of memory: does
-//! "Memory Workload Analysis" move more bytes than the tensors have? FP8 (Transformer Engine,
-//! torchao) doubles what tensor cores do. Under a power cap (the evidence says so) every kernel is
-//! slower: less data moved is a higher clock.
+//! product: "Launch Statistics", is the last wave nearly empty (waves 1.1: wave quantization)? Of
+//! memory: does "Memory Workload Analysis" move more bytes than the tensors have? FP8 (Transformer
+//! Engine, torchao) doubles what tensor cores do. Under a power cap (the evidence says so) every
+//! kernel is slower: less data moved is a higher clock.
 
 use super::{is_of_kernels, Case, MINOR_WIN};
 use crate::analysis::Finding;

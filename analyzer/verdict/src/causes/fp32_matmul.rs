@@ -11,7 +11,7 @@
 //! By the names of cuBLAS's, cuDNN's and CUTLASS's kernels, which say what computes: `ffma`,
 //! `simt_sgemm`, `sgemm`, `scudnn`, Winograd's and Fourier's. Only those of 20 us and more count (a
 //! shorter one waits for other things), on a GPU whose tensor cores are much faster in TF32 (A100,
-//! H100, H200, B200), and where less than a tenth as much runs in TF32: else it is allowed.
+//! H100, H200, B200, B300), and where less than a tenth as much runs in TF32: else it is allowed.
 //! Of a trace with operators what belongs to a decomposition (`linalg_`) does not count.
 //!
 //! # How sure
@@ -48,9 +48,9 @@ pub const NAME: &str = "FP32-MATMUL";
 /// A shorter one is bound by its launch, its memory or its few blocks, ns.
 const LEAST_NS: u64 = 20_000;
 /// FLOP/s of the tensor cores in TF32 by those of the pipes for float32, by compute capability:
-/// A100 156 and 19.5 TFLOP/s, H100 494.7 and 66.9, B200 1,125 and 75 (NVIDIA's data sheets). Others
-/// have twice as many at most, GeForce as many.
-const FASTER: [((u32, u32), f64); 3] = [((8, 0), 8.0), ((9, 0), 7.4), ((10, 0), 15.0)];
+/// A100 156 and 19.5 TFLOP/s, H100 494.7 and 66.9, B200 and B300 1,125 and 75 (NVIDIA's data
+/// sheets). Others have twice as many at most, GeForce as many.
+const FASTER: [((u32, u32), f64); 4] = [((8, 0), 8.0), ((9, 0), 7.4), ((10, 0), 15.0), ((10, 3), 15.0)];
 /// Of a device that is made slower (H20) this says nothing, FLOP/s in 16 bits.
 const LEAST_PEAK: f64 = 300e12;
 /// So much as is done without runs in TF32 where that is allowed.

@@ -44,7 +44,7 @@ use std::collections::BTreeMap;
 
 use trace::Kind;
 
-use super::Case;
+use super::{memory_bound, Case};
 use crate::analysis::{Bucket, DeviceAnalysis, Fact, Figure};
 use crate::sites::Sites;
 
@@ -78,16 +78,21 @@ pub(super) fn used(device: &DeviceAnalysis) -> Option<Fact> {
 const LARGE_SHARE: f64 = 0.1;
 const KNOWN_SHARE: f64 = 0.5;
 
-/// The line that most of the GPU's work is for, forward and backward.
+/// The line that most of the GPU's work is for, forward and backward; where lines are not known,
+/// what they would have to be known for.
 pub(super) fn largest(case: &Case) -> Option<Fact> {
     let (run, counts) = (case.run, &case.analysis.counts);
     let device = run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
     let mut sites = Sites::new(run);
-    let (mut all, mut known) = (0u64, 0u64);
+    let links = memory_bound::links(&run.definitions);
+    let (mut all, mut known, mut linked) = (0u64, 0u64, 0u64);
     let mut by_line: BTreeMap<u32, [u64; 2]> = BTreeMap::new();
     for op in device.streams.iter().flat_map(|s| &s.ops) {
         let ns = counts.measure(op.span());
         all = all.saturating_add(ns);
+        if op.kind == Kind::Kernel && links.get(&op.a).is_some_and(|link| link.is_pointwise) {
+            linked = linked.saturating_add(ns);
+        }
         let work = run.origin(op).map(|origin| origin.work).unwrap_or_default();
         if let Some(line) = sites.of_kernel(work.stack) {
             known = known.saturating_add(ns);
@@ -97,6 +102,14 @@ pub(super) fn largest(case: &Case) -> Option<Fact> {
         }
     }
     let share = |ns: u64| ns as f64 / all.max(1) as f64;
+    if known == 0 && share(linked) >= memory_bound::LEAST_WIN {
+        let why = if run.foreign { "lines (with_stack=True)" } else { "lines of Python" };
+        return Some(
+            Fact::new("{linked} of the GPU's work is operations on each element; without {why}, chains of them (GP137) cannot be told")
+                .with("linked", Figure::Share(share(linked)))
+                .with("why", why),
+        );
+    }
     let (line, [whole, backward]) = by_line.into_iter().max_by_key(|(_, [whole, _])| *whole)?;
     if share(known) < KNOWN_SHARE || share(whole) < LARGE_SHARE {
         return None;

@@ -2,16 +2,40 @@
 //! What a kernel does, by its (mangled or plain) name, where a cause rests on that. Names are as
 //! recordings of V100, H100 and H200 have them (PyTorch 1.13 to 2.11).
 
+use std::borrow::Cow;
+
 /// Does the name hold one of these, in small letters?
 fn says(name: &str, words: &[&str]) -> bool {
-    let name = name.to_ascii_lowercase();
+    let name = without_file(name).to_ascii_lowercase();
     words.iter().any(|word| name.contains(word))
+}
+
+/// A mangled name without the file that stands in that of an anonymous namespace
+/// (`53_GLOBAL__N__21739cd4_20_layer_norm_kernel_cu_9c5ada8a`): it holds other kernels, too.
+fn without_file(name: &str) -> Cow<'_, str> {
+    let cut = || {
+        let (before, rest) = name.split_once("_GLOBAL__N_")?;
+        let stem = before.trim_end_matches(|c: char| c.is_ascii_digit());
+        let length: usize = before.get(stem.len()..)?.parse().ok()?;
+        let rest = rest.get(length.checked_sub("_GLOBAL__N_".len())?..)?;
+        Some(format!("{stem}{rest}").into())
+    };
+    cut().unwrap_or(name.into())
 }
 
 /// A matrix product, or the end of one that was split.
 pub(super) fn is_product(name: &str) -> bool {
-    const WORDS: [&str; 8] =
-        ["gemm", "nvjet", "cutlass", "wgmma", "triton_tem_", "triton_mm", "triton_bmm", "splitkreduce"];
+    const WORDS: [&str; 9] = [
+        "gemm",
+        "nvjet",
+        "cutlass",
+        "wgmma",
+        "triton_tem_",
+        "triton_mm",
+        "triton_bmm",
+        "splitkreduce",
+        "cijk_", // Tensile's, on ROCm
+    ];
     // (so begins the name of all that is written in CuTe's DSL)
     let is_no_product = says(name, &["kernel_cutlass_"]) && !says(name, &["gemm"]);
     says(name, &WORDS) && !is_attention(name) && !is_no_product
@@ -96,7 +120,7 @@ pub(super) fn is_pointwise(name: &str) -> bool {
 
 /// It is made for few blocks: a step of it waits for the one before, or for another GPU.
 pub(super) fn is_of_few_blocks(name: &str) -> bool {
-    const SERIAL: [&str; 15] = [
+    const SERIAL: [&str; 17] = [
         "persist",
         "rnn",
         "lstm",
@@ -112,6 +136,8 @@ pub(super) fn is_of_few_blocks(name: &str) -> bool {
         "recurrent",
         "wkv",
         "scan_fwd",
+        "fwd_kernel_h",
+        "state_passing",
     ];
     const WAITING: [&str; 5] = ["allreduce", "all_reduce", "lamport", "barrier", "signal"];
     says(name, &SERIAL) || says(name, &WAITING)
@@ -123,6 +149,21 @@ pub(super) fn is_cast(name: &str) -> bool {
     name.contains("float16_copy_kernel_cuda")
         || (name.contains("direct_copy_kernel_cuda") && name.contains("LoadWithCast"))
         || name.strip_prefix("cupy_copy__").is_some_and(between)
+}
+
+/// It copies or fills, and computes nothing.
+pub(super) fn is_copy_or_fill(name: &str) -> bool {
+    says(name, &["copy_kernel", "fillfunctor"]) && !is_cast(name)
+}
+
+/// It sums up rows of a tensor, or makes a norm or a softmax of each: whole tensors, one by one.
+pub(super) fn is_of_rows(name: &str) -> bool {
+    is_reduction(name) || says(name, &["layer_norm", "softmax"])
+}
+
+/// It sums up rows of a tensor.
+pub(super) fn is_reduction(name: &str) -> bool {
+    says(name, &["reduce_kernel"])
 }
 
 /// It copies what does not lie in order, and does nothing else.
@@ -262,6 +303,15 @@ mod tests {
     }
 
     /// cuDNN's, versions 8 and 9.
+    /// A mangled name has the file of an anonymous namespace in it.
+    #[test]
+    fn the_file_in_a_name_is_not_what_the_kernel_does() {
+        let norm = "_ZN2at6native53_GLOBAL__N__21739cd4_20_layer_norm_kernel_cu_9c5ada8a28vectorized_layer_norm_kernelIN3c108BFloat16EfLb0EEEv";
+        let weights =
+            norm.replace("28vectorized_layer_norm_kernelI", "35GammaBetaBackwardCUDAKernelTemplateI");
+        all(is_pointwise, &[norm], &[&weights, "_ZN2at6native99_GLOBAL__N__short", "_GLOBAL__N_"]);
+    }
+
     #[test]
     fn layouts() {
         const TO: &str =

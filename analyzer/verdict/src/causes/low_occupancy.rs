@@ -4,7 +4,9 @@
 //! # What it means
 //! A GPU has more than a hundred multiprocessors. A kernel with fewer blocks than that leaves the
 //! others idle for as long as it runs. And a matrix product of few rows keeps all of them waiting
-//! for memory: it reads all weights for little arithmetic.
+//! for memory: it reads all weights for little arithmetic (a low arithmetic intensity). This is of
+//! the whole GPU (Waves in `stats -r cuda_gpu_kern_sum`), not of the warps on one multiprocessor
+//! (Occup): those can be as many as fit.
 //!
 //! # How it is recognised
 //! Either by the grid: kernels of 20 us and more with blocks for half of the multiprocessors at

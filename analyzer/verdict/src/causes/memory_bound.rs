@@ -9,9 +9,10 @@
 //! # How it is recognised
 //! By chains: kernels of PyTorch's that work on each element, or sum some up, one behind the other
 //! on a stream, in one step, put there by one function and module of the program, forward or
-//! backward. Any other kernel and a copy to the host ends a chain, and so does the same kernel of
-//! the same line, or one whose grid says that its tensor is of another size: it works on another
-//! tensor. Gradients of weights and biases are no part of one, and one below 20 us does not count.
+//! backward. Any other kernel and a copy to the host ends a chain. So does one that works on
+//! another tensor: the same kernel of the same line, the same copy, sum, norm or softmax of any
+//! line, a grid that says that its tensor is of another size. Gradients of weights and biases are
+//! no part of one. One of nothing but casts, copies and sums does not count, nor one below 20 us.
 //! It needs the lines of the program.
 //!
 //! # How sure
@@ -36,9 +37,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use trace::Kind;
+use trace::{Definitions, Kind};
 
-use super::kernel_names::{is_cast, is_pointwise};
+use super::kernel_names::{is_cast, is_copy_or_fill, is_of_rows, is_pointwise, is_reduction};
 use super::kernels::{as_kernel, goes_on_or_ends, Kernels};
 use super::Case;
 use crate::analysis::{Advice, Fact, Figure, Finding};
@@ -53,7 +54,7 @@ pub const CODE: &str = "GP137";
 pub const NAME: &str = "MEMORY-BOUND";
 
 /// Part of a step from which on it is worth the work: every loss makes a short chain.
-const LEAST_WIN: f64 = 0.15;
+pub(super) const LEAST_WIN: f64 = 0.15;
 /// A chain that takes less than this is bound by its launches, ns.
 const LEAST_NS: u64 = 20_000;
 /// What a chain takes once fused that converts types, of its longest kernel: it reads and writes
@@ -93,6 +94,29 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     Some(f)
 }
 
+/// What the name of a kernel tells of its place in a chain.
+#[derive(Clone, Copy)]
+pub(super) struct Link {
+    pub(super) is_pointwise: bool,
+    is_cast: bool,
+    /// It is done once to a tensor.
+    is_once: bool,
+    /// What it works on may be another tensor than what stands beside it does: it computes nothing,
+    /// or a few numbers.
+    is_by_itself: bool,
+}
+
+/// By the id of a kernel's definition.
+pub(super) fn links(definitions: &Definitions) -> HashMap<u32, Link> {
+    let link = |name| Link {
+        is_pointwise: is_pointwise(name),
+        is_cast: is_cast(name),
+        is_once: is_copy_or_fill(name) || is_of_rows(name),
+        is_by_itself: is_cast(name) || is_copy_or_fill(name) || is_reduction(name),
+    };
+    definitions.kernels().map(|(id, _)| (id, link(definitions.kernel_name(id)))).collect()
+}
+
 /// Do kernels of so many threads work on tensors of different sizes? (One takes half as many of a
 /// type half as wide. What is much smaller is made from the other: a mean of each row.)
 fn is_other_tensor(one: f64, other: f64) -> bool {
@@ -105,8 +129,7 @@ fn is_other_tensor(one: f64, other: f64) -> bool {
 struct Search<'c, 'a> {
     case: &'c Case<'a>,
     sites: Sites<'a>,
-    /// By the id of a definition: is it a link, does it convert types?
-    links: HashMap<u32, (bool, bool)>,
+    links: HashMap<u32, Link>,
     /// By the number of a line: another line, the first that was met in the same function.
     by_line: HashMap<u32, u32>,
     /// Those first ones, by file and function.
@@ -123,12 +146,10 @@ struct Search<'c, 'a> {
 
 impl<'c, 'a> Search<'c, 'a> {
     fn new(case: &'c Case<'a>) -> Search<'c, 'a> {
-        let definitions = &case.run.definitions;
-        let named = definitions.kernels().map(|(id, _)| (id, definitions.kernel_name(id)));
         Search {
             case,
             sites: Sites::new(case.run),
-            links: named.map(|(id, name)| (id, (is_pointwise(name), is_cast(name)))).collect(),
+            links: links(&case.run.definitions),
             by_line: HashMap::new(),
             functions: HashMap::new(),
             of: None,
@@ -140,13 +161,15 @@ impl<'c, 'a> Search<'c, 'a> {
     }
 
     fn next(&mut self, op: &Op) {
-        let is_link = op.kind == Kind::Kernel && self.links.get(&op.a).is_some_and(|link| link.0);
-        let is_seen = is_link && self.case.analysis.counts.measure(op.span()) > 0;
-        let of = if is_seen { self.of(op) } else { None };
-        let Some((of, line)) = of else { return self.end() };
+        let link = self.links.get(&op.a).filter(|link| op.kind == Kind::Kernel && link.is_pointwise).copied();
+        let link = link.filter(|_| self.case.analysis.counts.measure(op.span()) > 0);
+        let Some((link, (of, line))) = link.and_then(|link| Some((link, self.of(op)?))) else {
+            return self.end();
+        };
         let kernel = as_kernel(op);
         // (the same again is done to another tensor)
-        let (of, again) = (Some((of, self.case.step_of(op))), self.met.contains(&(kernel.id, line)));
+        let of = Some((of, self.case.step_of(op)));
+        let again = self.met.iter().any(|met| met.0 == kernel.id && (met.1 == line || link.is_once));
         let numbers = self.numbers(op);
         if self.of != of || again || is_other_tensor(self.largest, numbers) {
             self.end();
@@ -192,18 +215,19 @@ impl<'c, 'a> Search<'c, 'a> {
         Some(((function, module, work.node.is_some()), line))
     }
 
-    /// The chain is done. (Nothing but casts is none: they are of several tensors.)
+    /// The chain is done. (Of nothing but casts, copies and sums it is none: they are of several
+    /// tensors.)
     fn end(&mut self) {
         (self.of, self.largest) = (None, 0.0);
         let chain = std::mem::take(&mut self.chain);
         self.met.clear();
         let all = chain.iter().fold(0u64, |sum, kernel| sum.saturating_add(kernel.ns));
         let longest = chain.iter().map(|kernel| kernel.ns).max().unwrap_or(0);
-        let casts = chain.iter().filter(|k| self.links.get(&k.id).is_some_and(|link| link.1)).count();
-        if chain.len() < 2 || casts == chain.len() || all < LEAST_NS {
+        let links: Vec<Link> = chain.iter().filter_map(|k| self.links.get(&k.id)).copied().collect();
+        if chain.len() < 2 || links.iter().all(|link| link.is_by_itself) || all < LEAST_NS {
             return;
         }
-        let converts = casts > 0;
+        let converts = links.iter().any(|link| link.is_cast);
         let rest = longest as f64 * if converts { NARROW } else { 1.0 } / all as f64;
         self.found.extend(chain.into_iter().map(|k| (k, (k.ns as f64 * rest) as u64)));
     }

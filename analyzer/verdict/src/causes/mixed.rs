@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP191 MIXED: no single cause is worth 10%.
+//! GP191 MIXED: no single fix wins 10%.
 //!
 //! # What it means
 //! The GPU is idle for several reasons. Each wins less than 10% of the step when fixed alone.
@@ -191,7 +191,7 @@ pub(super) fn mix(a: &Analysis, case: &Case, findings: &[Finding]) -> Verdict {
             parts.iter().find_map(|p| p.finding)
         }
         None => {
-            v.parts = largest.iter().take(3).map(|f| (f.cause, f.charged)).collect();
+            v.parts = largest.iter().take(3).map(|f| (f.cause, f.charged)).filter(|p| p.1 > 0.0).collect();
             v.facts.say(listed(&v.parts));
             v.share = largest.iter().take(3).map(|f| f.charged).sum();
             largest.first().copied()

@@ -248,7 +248,7 @@ registry! {
     gpu_bound 9 [None, None, None] None,
         "GPU-bound";
     mixed 9 [None, None, None] None,
-        "no single cause";
+        "no single fix wins 10%";
     no_work 9 [None, None, None] Some(no_work::evaluate),
         "the program waits for work";
     efficient 9 [None, None, None] None,

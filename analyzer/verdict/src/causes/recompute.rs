@@ -8,8 +8,8 @@
 //!
 //! # How it is recognised
 //! By where kernels were launched from, in the backward pass: PyTorch's `torch.utils.checkpoint`
-//! (both forms), Megatron's and DeepSpeed's. It needs a recording of gapprobe's own, with the lines
-//! of Python.
+//! (both forms), Megatron's and DeepSpeed's. It needs the lines of Python: a recording of
+//! gapprobe's own, or torch.profiler's `with_stack=True`.
 //!
 //! # How sure
 //! What is computed again, and for how long, is exact. Whether it would fit into memory is not

@@ -135,8 +135,8 @@ impl Nodes {
     }
 }
 
-/// Was it called by the engine, in a node that is not told: one that had begun before the window, or
-/// did not end (it raised)?
+/// Was it called by the engine, in a node that is not told: one that had begun before the window,
+/// or did not end (it raised)?
 fn is_engines(definitions: &Definitions, stack: u32) -> bool {
     definitions.stack(stack).any(|f| {
         let [file, function] = [f.file, f.function].map(|id| definitions.string(id).unwrap_or(""));

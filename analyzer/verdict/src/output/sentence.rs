@@ -143,11 +143,15 @@ fn what(a: &Analysis, figures: Option<&Facts>) -> String {
         }
         gpu_bound::CODE => format!("{sure}GPU-bound: GPU {} waits while another one computes", d.ordinal),
         mixed::CODE => {
-            let parts = v.parts.iter().map(|(cause, share)| format!("{cause} {}", percent(*share)));
+            let part = |&(cause, share): &(&str, f64)| match share {
+                0.0 => format!("then {cause}"), // (it would wait in the other's place)
+                _ => format!("{cause} {}", percent(share)),
+            };
+            let parts = v.parts.iter().map(part);
             let parts = parts.collect::<Vec<_>>().join(", ");
-            let all = if v.promise.is_some() { "together" } else { "no single cause" };
+            let all = if v.promise.is_some() { "together" } else { "no single fix wins 10%" };
             match parts.is_empty() {
-                true => format!("{}: no single cause", does(a, d)),
+                true => format!("{}: no single fix wins 10%", does(a, d)),
                 false => format!("{}: {sure}{all}: {parts}", does(a, d)),
             }
         }

@@ -34,6 +34,14 @@ const COLLECTIVE_NAMES: &[&str] = &[
     "userbuffers",
     "mscclpp",
     "pplx",
+    "uccl",
+    "moea2a",
+    "hybrid_ep",
+    "epdispatch",
+    "epcombine",
+    // PyTorch's own
+    "symmetric_memory",
+    "wait_signal",
 ];
 
 /// Substrings (lower case) of kernels that update weights.

@@ -107,7 +107,8 @@ impl Modules {
 
     /// The last of these modules, which were called within one another, the outermost first. One
     /// that none of those around it holds is an outermost one itself. `None`: it is no module, one
-    /// around it is none any more, or one holds more than were looked through. `Err`: that cannot be told before `until`.
+    /// around it is none any more, or one holds more than were looked through. `Err`: that cannot
+    /// be told before `until`.
     pub(super) fn path(
         &mut self,
         interpreter: &Interpreter,

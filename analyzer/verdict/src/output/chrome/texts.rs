@@ -260,9 +260,14 @@ fn kernel_text(run: &Run, id: u32, whole: bool) -> Kernel {
             put_u64(&mut more, u64::from(*n));
         }
         more.push(b'"');
+        // (Kineto tells the sum of both)
+        let shared: &[u8] = match run.foreign && k.dynamic_shared == 0 {
+            true => b",\"shared memory\":",
+            false => b",\"static shared\":",
+        };
         for (key, n) in [
             (&b",\"registers\":"[..], k.registers),
-            (&b",\"static shared\":"[..], k.static_shared),
+            (shared, k.static_shared),
             (&b",\"dynamic shared\":"[..], k.dynamic_shared),
         ] {
             if n != 0 {
