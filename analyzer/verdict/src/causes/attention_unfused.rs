@@ -6,23 +6,20 @@
 //! reads a matrix as large as the square of the length. Fused attention (flash) never writes it.
 //!
 //! # How it is recognised
-//! By the order of kernels on a stream: a softmax that lies between two matrix products, with
-//! nothing but elementwise kernels (scale, mask, dropout, conversion) of about its length between
-//! them and it, all in one step; the same of its backward pass. The softmax in front of a loss
-//! (log_softmax), over the channels of an image, below 10 us, or one that a choice follows (a
-//! router's) is none; nor are products of weights (`linear`, `mm`, convolutions), or of two
-//! functions of the program, but for PyTorch's batched ones (`bmm`, `baddbmm`, `matmul`) in one
-//! file.
+//! By the order of kernels on a stream: a softmax between two matrix products, with nothing but
+//! elementwise kernels (scale, mask, dropout, conversion) of about its length between them and it,
+//! all in one step; the same of its backward pass. The softmax in front of a loss (log_softmax),
+//! over the channels of an image, below 10 us, or one that a choice follows (a router's) is none;
+//! nor are products of weights (`linear`, `mm`, convolutions), or of two functions of the program,
+//! but for `bmm`, `baddbmm` and `matmul` in one file.
 //!
 //! # How sure
-//! Which kernels lie between the products, and for how long, is exact; that they are an attention
-//! is told by their order, and whether a fused one takes this mask or bias is not known: the
-//! confidence is medium at most, and low where neither operators nor lines are known, or where it
-//! is scaled_dot_product_attention that computes it in pieces: whether a fused one would take this
-//! is not known. The
-//! prediction leaves them out; the two products, which no longer write and read that matrix, take
-//! 0.7 of their time (H200, bfloat16: 0.87 with a bias, 0.49 to 0.64 without, 0.3 under a causal
-//! mask), or what is left of it without the softmax's if that is more.
+//! Kernels and times are exact; that they are an attention is told by their order, and whether a
+//! fused one takes this mask or bias is not known: the confidence is medium at most. It is low
+//! without operators and lines, and where scaled_dot_product_attention itself computes in pieces.
+//! The prediction leaves them out; the two products, which no longer write and read that matrix,
+//! take 0.7 of their time (H200, bfloat16: 0.87 with a bias, 0.49 to 0.64 without, 0.3 under a
+//! causal mask), or what is left of it without the softmax's if that is more.
 //!
 //! # Example
 //! ```python
@@ -39,10 +36,8 @@
 //! `"flash_attention_2"`. A bias of another form, or scores capped by tanh: FlexAttention. JAX:
 //! `jax.nn.dot_product_attention`.
 //!
-//! Where scaled_dot_product_attention itself computes it in pieces (its `MATH` backend), allow only
-//! the others: `with torch.nn.attention.sdpa_kernel([SDPBackend.FLASH_ATTENTION,
-//! SDPBackend.EFFICIENT_ATTENTION])` fails and says what each wants: 16 bits, another width of a
-//! head, a mask without a gradient.
+//! Where scaled_dot_product_attention computes in pieces (its `MATH` backend):
+//! `torch.nn.attention.sdpa_kernel` with the others alone fails and says what each wants.
 
 use std::collections::HashMap;
 
