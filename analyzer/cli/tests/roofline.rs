@@ -174,12 +174,12 @@ fn element_wise_kernels_of_a_recording_by_their_grids() {
 #[test]
 fn by_shapes_real_programs_do_nearly_what_ncu_measures() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/roofline");
-    // (kernels of an older generation take twice as long for the same)
-    for (file, tensor, memory) in [
-        ("gpu_norm.slow", 39.0, 43.2),
-        ("gpu_width.fixed", 70.8, 29.3),
-        ("gpu_width.slow", 28.7 / 2.0, 7.5),
-        ("gpu_attention_inference.slow", 8.8, 47.5),
+    // (half: kernels of an older generation take twice as long for the same)
+    for (file, tensor, memory, within) in [
+        ("gpu_norm.slow", 39.0, 43.2, 0.8..1.0),
+        ("gpu_width.fixed", 70.8, 29.3, 0.8..1.0),
+        ("gpu_width.slow", 28.7 / 2.0, 7.5, 0.7..1.0),
+        ("gpu_attention_inference.slow", 8.8, 47.5, 0.75..1.01),
     ] {
         let input = formats::read(&folder.join(format!("{file}.json.gz")), &Default::default()).expect(file);
         let table = table(&Source::of(&input, NameStyle::Whole));
@@ -194,7 +194,7 @@ fn by_shapes_real_programs_do_nearly_what_ncu_measures() {
         // (the rest: copies from the host, some 2%, and operators that are not known)
         assert!(known > 97.0, "{file}: of {known}% of the time the work is known");
         for (by_shapes, by_ncu) in [(sum("tflop_per_s", 989.5), tensor), (sum("gb_per_s", 4800.0), memory)] {
-            assert!((0.7 * by_ncu..1.01 * by_ncu).contains(&by_shapes), "{file}: {by_shapes}, ncu {by_ncu}");
+            assert!(within.contains(&(by_shapes / by_ncu)), "{file}: {by_shapes}, ncu {by_ncu}");
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) static BY_LINE: Report = Report {
     name: "gpu_lines",
     title: "GPU Time by Line",
     what: "kernels, copies and memsets by the line of the program that they were for; of them the backward pass's",
-    needs: "GPU operations whose line is known: gapprobe records lines, torch.profiler does with with_stack=True",
+    needs: "GPU operations whose line is known (gapprobe records lines; torch.profiler: with_stack=True)",
     usual: false,
     shown: 0,
     columns: &[TIME, TOTAL, BACKWARD, INSTANCES, text("Line", "line"), FROM],
@@ -46,7 +46,7 @@ pub(super) static BY_MODULE: Report = Report {
     name: "gpu_modules",
     title: "GPU Time by Module",
     what: "the same by the torch.nn.Module, named as by named_modules()",
-    needs: "GPU operations whose module is known: gapprobe records modules",
+    needs: "GPU operations whose module is known (gapprobe records modules)",
     usual: false,
     shown: 0,
     columns: &[
@@ -86,8 +86,7 @@ pub(super) static BY_OPERATOR: Report = Report {
     name: "gpu_ops",
     title: "GPU Time by Operator",
     what: "the same by PyTorch's outermost operator",
-    needs:
-        "GPU operations of PyTorch's operators: torch.profiler records operators with ProfilerActivity.CPU",
+    needs: "GPU operations of PyTorch's operators (torch.profiler: ProfilerActivity.CPU)",
     usual: false,
     shown: 0,
     columns: &[TIME, TOTAL, BACKWARD, INSTANCES, text("Operator", "operator"), FROM],

@@ -78,8 +78,8 @@ pub(super) fn used(device: &DeviceAnalysis) -> Option<Fact> {
 const LARGE_SHARE: f64 = 0.1;
 const KNOWN_SHARE: f64 = 0.5;
 
-/// The line that most of the GPU's work is for, forward and backward; where lines are not known,
-/// what they would have to be known for.
+/// The line that most of the GPU's work is for, forward and backward. Where no lines are known:
+/// what gapprobe cannot tell without them.
 pub(super) fn largest(case: &Case) -> Option<Fact> {
     let (run, counts) = (case.run, &case.analysis.counts);
     let device = run.devices.iter().find(|d| d.ordinal == case.device.ordinal)?;
@@ -105,7 +105,7 @@ pub(super) fn largest(case: &Case) -> Option<Fact> {
     if known == 0 && share(linked) >= memory_bound::LEAST_WIN {
         let why = if run.foreign { "lines (with_stack=True)" } else { "lines of Python" };
         return Some(
-            Fact::new("{linked} of the GPU's work is operations on each element; without {why}, chains of them (GP137) cannot be told")
+            Fact::new("{linked} of the GPU's work is element-wise operations, norms and softmaxes; which of them could be fused (GP137) cannot be told without {why}")
                 .with("linked", Figure::Share(share(linked)))
                 .with("why", why),
         );

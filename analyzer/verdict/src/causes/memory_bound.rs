@@ -35,7 +35,7 @@
 //! `F.layer_norm`, `F.rms_norm`, `F.cross_entropy`. A custom kernel (Triton) where there is none.
 //! Keep what lies between in bfloat16 where float32 is not needed.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 
 use trace::{Definitions, Kind};
 
@@ -140,7 +140,7 @@ struct Search<'c, 'a> {
     /// The most threads that one of its kernels has.
     largest: f64,
     /// Its kernels (ids of definitions), each with its line.
-    met: HashSet<(u32, u32)>,
+    met: Vec<(u32, u32)>,
     found: Vec<(Kernel, u64)>,
 }
 
@@ -155,7 +155,7 @@ impl<'c, 'a> Search<'c, 'a> {
             of: None,
             chain: Vec::new(),
             largest: 0.0,
-            met: HashSet::new(),
+            met: Vec::new(),
             found: Vec::new(),
         }
     }
@@ -176,7 +176,7 @@ impl<'c, 'a> Search<'c, 'a> {
         }
         self.of = of;
         self.largest = self.largest.max(numbers);
-        self.met.insert((kernel.id, line));
+        self.met.push((kernel.id, line));
         self.chain.push(kernel);
     }
 

@@ -91,7 +91,7 @@ struct Called {
 }
 
 impl Called {
-    /// What a look found. Whether it is another than the one before, which then was told.
+    /// Takes what a look found. Returns whether a module that was found before is another now.
     fn found_now(&mut self, found: Option<InModule>) -> bool {
         let before = std::mem::replace(&mut self.found, found);
         // (the first look was cut off)
