@@ -171,13 +171,10 @@ fn no_page_fault_on_the_programs_threads() {
 #[test]
 fn timed_an_event_costs_little() {
     let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
-    // the target is 60 ns on a quiet machine (`cargo bench`), and the caller's some 20; here
-    // anything may run beside, and the machine may be a slower one: a read of the clock takes 24 ns
-    // on that one
-    one_of_four_is_right("13.0", "cost", |run| {
-        let slower = (number(run, "clock ") / 24.0).max(1.0);
-        number(run, "(quarter ") < 120.0 * slower // what else runs only adds
-    });
+    // `cargo bench` holds the targets in ns, on a quiet machine. Here anything may run beside, and
+    // the machine may be a slower one: of each side the quickest block counts, and ours is held
+    // against the bare one (0.37 to 0.47 in 14 runs, on idle cores and with two more on each)
+    one_of_four_is_right("13.0", "cost", |run| number(run, "least ") < 0.75 * number(run, "bare "));
 }
 
 #[test]
