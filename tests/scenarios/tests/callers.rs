@@ -161,7 +161,7 @@ fn recursion_threads_coroutines_handlers_and_forks_make_no_wrong_caller() {
         ended_well(&run);
         let tally = compare(&run, of_c);
         println!("{words:?}: {tally:?}");
-        assert!(tally.right > tally.without && tally.module == 0, "{words:?}: {tally:?}");
+        assert!(tally.right >= 100 && tally.module == 0, "{words:?}: {tally:?}");
         // (threads that begin all at once, and a program that is slow since it forked, may find no
         // copy free while the first ways are learnt)
         let may_miss = ["threads", "fork"].contains(&words[1]);
