@@ -4,10 +4,11 @@
 
 use std::hash::BuildHasher;
 
-use trace::event::{Copy, MARK, OPEN_ENDED, PAYLOAD, PAYLOAD_REAL, PAYLOAD_SIGNED, START_END, UNIFIED};
+use trace::event::{Copy, UNIFIED};
 use trace::{call, KernelInfo, Kind};
 use verdict::run::RangeKind;
 
+use super::args::{args, number, small, Args};
 use super::operators;
 use super::part::{
     Part, RawCall, RawKernel, RawMark, RawOp, RawRange, RawThread, RawTold, RawWait, StreamKey, ThreadKey,
@@ -178,142 +179,6 @@ fn complete(f: &Fields<'_>, part: &mut Part) {
         What::Overhead => part.overhead.push((start, end)),
         What::Nothing => {}
     }
-}
-
-/// The arguments that are read.
-#[derive(Default)]
-struct Args<'a> {
-    correlation: u32,
-    cbid: Option<u32>,
-    device: Option<u32>,
-    /// A device is told, and none that can be.
-    no_device: bool,
-    context: u32,
-    stream: Option<u32>,
-    bytes: u64,
-    registers: u32,
-    shared: u32,
-    grid: [u32; 3],
-    block: [u32; 3],
-    /// Of our own traces.
-    own: OwnArgs<'a>,
-    /// Flags of a range or mark.
-    flags: u8,
-    /// Number and length of a step mark.
-    step: u32,
-    ns: i64,
-    /// Why something was not observed.
-    code: u32,
-    /// Stack of a call, and what it returned, of our own traces.
-    stack: u32,
-    result: u32,
-}
-
-/// What only our own traces say of an operation.
-#[derive(Default)]
-struct OwnArgs<'a> {
-    kernel: Option<u32>,
-    /// It has the kernel's threads, registers and so on.
-    told: bool,
-    full_name: Option<&'a [u8]>,
-    dynamic: u32,
-    graph: u32,
-    /// A kernel of it: id of the launch that was captured (in gapprobe's own traces).
-    captured: u32,
-    /// Of a range: NVTX domain and number.
-    domain: Option<&'a [u8]>,
-    payload: Option<u64>,
-}
-
-fn args<'a>(text: &'a [u8], part: &mut Part) -> Args<'a> {
-    let mut a = Args { block: [1; 3], ..Args::default() };
-    if text.is_empty() {
-        return a;
-    }
-    let read = Scan::new(text, 0).object(|key, s| {
-        match (key, s.value()?) {
-            (b"correlation", v) => a.correlation = number(v).unwrap_or(0) as u32,
-            (b"cbid", v) => a.cbid = small(v),
-            (b"device", v) => {
-                a.device = small(v);
-                a.no_device = a.device.is_none();
-            }
-            (b"context", v) => a.context = small(v).unwrap_or(0),
-            (b"stream", v) => a.stream = small(v),
-            (b"bytes", v) => a.bytes = number(v).and_then(|n| u64::try_from(n).ok()).unwrap_or(0),
-            (b"registers per thread", v) => a.registers = small(v).unwrap_or(0),
-            (b"shared memory", v) => a.shared = small(v).unwrap_or(0),
-            // our own traces: blocks in the grid, threads as a text, registers and shared memory by
-            // other names
-            (b"grid", v @ Value::Bare(_)) => a.grid = [small(v).unwrap_or(1), 1, 1],
-            (b"block", Value::Text(t)) => {
-                a.block = numbers(t);
-                a.own.told = true;
-            }
-            (b"registers", v) => a.registers = small(v).unwrap_or(0),
-            (b"static shared", v) => a.shared = small(v).unwrap_or(0),
-            (b"dynamic shared", v) => a.own.dynamic = small(v).unwrap_or(0),
-            (b"kernel", v) => a.own.kernel = small(v),
-            (b"full name", Value::Text(t)) => a.own.full_name = Some(t),
-            (b"graph", v) => a.own.graph = small(v).unwrap_or(0),
-            (b"captured", v) => a.own.captured = small(v).unwrap_or(0),
-            (b"end", Value::Text(t)) if t.starts_with(b"open") => a.flags |= OPEN_ENDED,
-            (b"style", Value::Text(b"StartEnd")) => a.flags |= START_END,
-            (b"style", Value::Text(b"Mark")) => a.flags |= MARK,
-            (b"domain", Value::Text(t)) if !t.is_empty() => a.own.domain = Some(t),
-            (b"payload", Value::Bare(t) | Value::Text(t)) => {
-                if let Some((bits, flags)) = payload(t) {
-                    a.own.payload = Some(bits);
-                    a.flags |= flags;
-                }
-            }
-            (b"step", v) => a.step = small(v).unwrap_or(0),
-            (b"ns", v) => a.ns = number(v).filter(|n| *n >= 0).unwrap_or(0),
-            (b"stack id", v) => a.stack = small(v).unwrap_or(0),
-            (b"error", v) => a.result = small(v).unwrap_or(0),
-            (b"code", v) => a.code = small(v).unwrap_or(0),
-            (b"grid", Value::Nested(n)) => a.grid = three(n),
-            (b"block", Value::Nested(n)) => a.block = three(n),
-            _ => {}
-        }
-        Ok(())
-    });
-    // what cannot be read stays at its default: the event itself is sound
-    part.refused.broken += u64::from(read.is_err());
-    a
-}
-
-/// A range's number as bits, and the flags that say of what kind.
-fn payload(text: &[u8]) -> Option<(u64, u8)> {
-    let text = std::str::from_utf8(text).ok()?;
-    let negative = |n: i64| (n as u64, PAYLOAD | PAYLOAD_SIGNED);
-    let whole = text.parse().ok().map(|n: u64| (n, PAYLOAD)).or_else(|| text.parse().ok().map(negative));
-    whole.or_else(|| text.parse().ok().map(|n: f64| (n.to_bits(), PAYLOAD | PAYLOAD_REAL)))
-}
-
-pub(super) fn number(v: Value<'_>) -> Option<i64> {
-    match v {
-        Value::Bare(t) | Value::Text(t) => whole(t),
-        Value::Nested(_) => None,
-    }
-}
-
-pub(super) fn small(v: Value<'_>) -> Option<u32> {
-    number(v).and_then(|n| u32::try_from(n).ok())
-}
-
-/// `[x, y, z]`.
-fn three(text: &[u8]) -> [u32; 3] {
-    numbers(text.get(1..text.len().saturating_sub(1)).unwrap_or(&[]))
-}
-
-/// `x,y,z`.
-pub(super) fn numbers(text: &[u8]) -> [u32; 3] {
-    let mut out = [1; 3];
-    for (to, word) in out.iter_mut().zip(text.split(|&b| b == b',')) {
-        *to = whole(word.trim_ascii()).and_then(|n| u32::try_from(n).ok()).unwrap_or(1);
-    }
-    out
 }
 
 /// `None`, and counted: on no device.

@@ -4,16 +4,18 @@
 //! category names, microseconds or nanoseconds, whole or cut off.
 //!
 //! ```text
-//! blocks.rs  the text in blocks of whole events     head.rs  what stands around the events
-//! scan.rs    tokens          time.rs  exact ns      event.rs  an event into a part
-//! part.rs    what a block held                      join.rs  parts -> Run
-//! own.rs     what only our own traces say              xla.rs     profiles of JAX and TensorFlow
-//! recover.rs  events that are no JSON                  operators.rs  inputs and memory
+//! blocks.rs   the text in blocks of whole events     head.rs       what stands around the events
+//! scan.rs     tokens                                 time.rs       exact ns
+//! event.rs    an event into a part                   args.rs       its arguments, and numbers
+//! part.rs     what a block held                      join.rs       parts -> Run
+//! own.rs      what only our own traces say           xla.rs        profiles of JAX and TensorFlow
+//! recover.rs  events that are no JSON                operators.rs  inputs and memory
 //! ```
 //! Time: one pass over the text, on all cores. Memory: about 40 bytes an operation or call, 32 a
 //! range (some 80 more of an operator whose shapes were recorded), besides the mapped file, or two
 //! blocks a core of a compressed one.
 
+mod args;
 mod blocks;
 mod event;
 mod head;

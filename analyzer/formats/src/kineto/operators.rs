@@ -4,7 +4,7 @@
 
 use memchr::memmem;
 
-use super::event::number;
+use super::args::number;
 use super::part::{Part, RawMemory};
 use super::scan::{Scan, Value};
 
