@@ -45,7 +45,7 @@ fn images_that_are_turned_over_around_each_convolution() {
     assert_eq!(a.verdict.confidence, Confidence::Medium);
     let line = ::verdict::output::sentence::line(&run_, &a, None);
     assert!(
-        line.contains("likely tensors are turned over between layouts (job/net.py:31); use channels_last"),
+        line.contains("likely tensors are copied between layouts (job/net.py:31); use channels_last"),
         "{line}"
     );
     kept(&a, time(|p| layers(p, false)));

@@ -54,7 +54,7 @@ fn a_norm_that_is_written_out() {
     verdict(&a, "MEMORY-BOUND");
     assert_eq!(a.verdict.confidence, Confidence::Medium);
     let line = ::verdict::output::sentence::line(&run_, &a, None);
-    assert!(line.contains("likely operations follow each other through memory (job/net.py:31)"), "{line}");
+    assert!(line.contains("likely elementwise operations are not fused (job/net.py:31)"), "{line}");
     kept(&a, time(|p| layers(p, &[(NORM, "norm", 31)])));
 }
 
@@ -69,7 +69,7 @@ fn chains_of_several_functions() {
     });
     verdict(&a, "MEMORY-BOUND");
     let seen = a.verdict.text();
-    assert!(seen.starts_with("job/net.py:31 in norm: kernels that follow each other"), "{seen}");
+    assert!(seen.starts_with("job/net.py:31 in norm: elementwise kernels that could be fused"), "{seen}");
     assert!(seen.contains("of that time 60% is in that function, 40% in act at job/net.py:41"), "{seen}");
 }
 

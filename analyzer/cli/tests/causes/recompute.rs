@@ -101,7 +101,7 @@ fn where_memory_is_full_it_is_not_said() {
     };
     let a = of(30);
     assert_eq!(a.verdict.confidence, Confidence::Low);
-    assert!(a.verdict.text().ends_with("the GPU's memory is 38% full at most"), "{}", a.verdict.text());
+    assert!(a.verdict.text().ends_with("the GPU's memory is at most 38% full"), "{}", a.verdict.text());
     is_not_said(&of(76));
 }
 

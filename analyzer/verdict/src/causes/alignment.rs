@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP136 ALIGNMENT: matrices whose rows are no multiple of 16 bytes keep the tensor cores waiting.
+//! GP136 ALIGNMENT: rows that are not a multiple of 16 bytes keep the tensor cores waiting.
 //!
 //! # What it means
-//! A matrix is fetched in pieces of 16 bytes: eight numbers of 16 bits. If a width is a multiple of
-//! neither (4,093 features, a vocabulary of 50,257), cuBLAS takes kernels that fetch number by
-//! number, made for older GPUs. On an H200 they take three to eight times as long.
+//! Tensor cores are fed in pieces of 16 bytes: eight 16-bit numbers. If a width is not a multiple
+//! of that (4,093 features, a vocabulary of 50,257), cuBLAS falls back to kernels made for older
+//! GPUs, which fetch one or two numbers at a time. On an H200 they take three to eight times as
+//! long.
 //!
 //! # How it is recognised
-//! By names: a product on tensor cores (`tensorop`) that ends in `align1` or `align2`, of 20 us and
+//! By name: a product on tensor cores (`tensorop`) that ends in `align1` or `align2`, of 20 us and
 //! more, on Hopper.
 //!
 //! # How sure
-//! That these kernels fetch number by number, or two at once, is exact. The prediction has them
-//! take a fifth of their time, those of an even width and those in TF32 two fifths (H200,
-//! 2026-11-30, by width: 4,093 and 50,257 in 16 bits took 5.0 to 8.5 times as long as the next
-//! multiple of 8, 4,092, 4,094 and 4,100 took 2.8 times, in TF32 4,094 3.2 times), and no less than
-//! their memory traffic asks for, where the GPU's counters tell that. Without them the confidence
-//! is low, else medium: a width may be given by the data.
+//! That these kernels fetch one or two numbers at a time is certain. The prediction has them take
+//! a fifth of their time, or two fifths for an even width and in TF32. Measured on an H200,
+//! 2026-11-30: in 16 bits, widths of 4,093 and 50,257 took 5.0 to 8.5 times as long as the next
+//! multiple of 8, and 4,092, 4,094 and 4,100 took 2.8 times; in TF32, 4,094 took 3.2 times.
+//! Nothing gets faster than its memory traffic allows, where the GPU's counters tell that. Without
+//! counters the confidence is low, otherwise medium: the data may dictate a width.
 //!
 //! # Example
 //! ```python
@@ -60,9 +61,11 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         let rest: f64 = if name.contains("cutlass_75") { SINGLE } else { OTHERS };
         is_unaligned(name).then_some(rest.max(floor.unwrap_or(0.0)))
     })?;
-    let seen = Fact::new("products that fetch number by number run {often} and take {share} of the time")
-        .with("often", case.rhythm(odd.count))
-        .with("share", Figure::Share(odd.share()));
+    let seen = Fact::new(
+        "products that fetch one or two numbers at a time run {often} and take {share} of the time",
+    )
+    .with("often", case.rhythm(odd.count))
+    .with("share", Figure::Share(odd.share()));
     let mut f = odd.finding((CODE, NAME), seen)?;
     if floor.is_none() {
         f.confidence = Confidence::Low;

@@ -2,24 +2,25 @@
 //! GP135 ATTENTION-UNFUSED: attention is computed in pieces that go through memory.
 //!
 //! # What it means
-//! Queries times keys, a mask, a softmax, a dropout, times values: each piece by itself writes and
-//! reads a matrix as large as the square of the length. Fused attention (flash) never writes it.
+//! Queries times keys, a mask, a softmax, a dropout, times values: each of these operations writes
+//! and reads a matrix as large as the square of the sequence length. Fused attention (flash) never
+//! writes it.
 //!
 //! # How it is recognised
-//! By the order of kernels on a stream: a softmax between two matrix products, with nothing but
-//! elementwise kernels (scale, mask, dropout, conversion) of about its length between them and it,
-//! all in one step; the same of its backward pass. The softmax in front of a loss (log_softmax),
-//! over the channels of an image, below 10 us, or one that a choice follows (a router's) is none;
-//! nor are products of weights (`linear`, `mm`, convolutions), or of two functions of the program,
-//! but for `bmm`, `baddbmm` and `matmul` in one file.
+//! By the order of kernels on a stream: a softmax between two matrix products, with nothing in
+//! between but elementwise kernels of about its length (scale, mask, dropout, conversion), all in
+//! one step; likewise in the backward pass. Not counted: the softmax of a loss (log_softmax), over
+//! the channels of an image, below 10 us, or followed by a choice (a router's); products with
+//! weights (`linear`, `mm`, convolutions). Both products are called from one function of the
+//! program; for `bmm`, `baddbmm` and `matmul` one file is enough.
 //!
 //! # How sure
-//! Kernels and times are exact; that they are an attention is told by their order, and whether a
-//! fused one takes this mask or bias is not known: the confidence is medium at most. It is low
-//! without operators and lines, and where scaled_dot_product_attention itself computes in pieces.
-//! The prediction leaves them out; the two products, which no longer write and read that matrix,
-//! take 0.7 of their time (H200, bfloat16: 0.87 with a bias, 0.49 to 0.64 without, 0.3 under a
-//! causal mask), or what is left of it without the softmax's if that is more.
+//! Kernels and times are exact. That they are an attention follows from their order, and whether a
+//! fused kernel accepts this mask or bias is not known: the confidence is medium at most. It is
+//! low without operators and lines, and where scaled_dot_product_attention itself computes in
+//! pieces. The prediction leaves out all but the two products. These no longer write and read that
+//! matrix, and take 0.7 of their time (H200, bfloat16: 0.87 with a bias, 0.49 to 0.64 without, 0.3
+//! under a causal mask), or what is left of it without the softmax's if that is more.
 //!
 //! # Example
 //! ```python
@@ -130,7 +131,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         }
     }
     let pieces = Kernels::these(case, found.into_iter())?;
-    let seen = Fact::new("kernels of attention in pieces run {often} and take {share} of the time")
+    let seen = Fact::new("kernels of unfused attention run {often} and take {share} of the time")
         .with("often", case.rhythm(pieces.count))
         .with("share", Figure::Share(pieces.share()));
     let mut f = pieces.finding((CODE, NAME), seen)?;

@@ -7,14 +7,14 @@
 //! the largest one.
 //!
 //! # How it is recognised
-//! As GP190 GPU-BOUND; and by the device's own counters (Hopper and newer) the tensor cores are at
-//! work for six tenths of the time or more, or seven tenths of the memory bandwidth are used. No
-//! other cause of kernels (GP103, GP131 to GP139) is found that wins 5%, of chains (GP137) 15%. One
-//! GPU alone computes.
+//! As GP190 GPU-BOUND; in addition, the device's own counters (Hopper and newer) show the tensor
+//! cores at work for six tenths of the time or more, or seven tenths of the memory bandwidth used.
+//! No other cause of slow kernels (GP103, GP131 to GP139) is found that wins 5% (chains, GP137:
+//! 15%). Only one GPU computes.
 //!
 //! # How sure
 //! Time and counters are exact (within 1.5 points of FLOPs and bytes by the clock, H200,
-//! 2026-11-30). They are of the whole device: where another process uses it, too, this is not said.
+//! 2026-11-30). Counters are of the whole device: if another process uses it too, nothing is said.
 //! Work that nobody needs keeps a GPU busy as well.
 //!
 //! # Example
@@ -26,11 +26,11 @@
 //! ```
 //!
 //! # What to change
-//! In Nsight Compute look first at "GPU Speed Of Light": is it the tensor cores or memory? Of a
-//! product: "Launch Statistics", is the last wave nearly empty (waves 1.1: wave quantization)? Of
-//! memory: does "Memory Workload Analysis" move more bytes than the tensors have? FP8 (Transformer
-//! Engine, torchao) doubles what tensor cores do. Under a power cap (the evidence says so) every
-//! kernel is slower: less data moved is a higher clock.
+//! In Nsight Compute, look first at "GPU Speed Of Light": is the limit the tensor cores or memory?
+//! For a product, "Launch Statistics": is the last wave nearly empty (1.1 waves: wave
+//! quantization)? For memory, "Memory Workload Analysis": are more bytes moved than the tensors
+//! have? FP8 (Transformer Engine, torchao) doubles what tensor cores do. Under a power cap (the
+//! evidence says so) every kernel is slower: moving less data raises the clock.
 
 use super::{is_of_kernels, Case, MINOR_WIN};
 use crate::analysis::Finding;

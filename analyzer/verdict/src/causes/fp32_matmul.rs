@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP132 FP32-MATMUL: products and convolutions run in float32 beside the tensor cores.
+//! GP132 FP32-MATMUL: float32 products and convolutions leave the tensor cores idle.
 //!
 //! # What it means
-//! The GPU computes, with the wrong part of it: matrix products in float32 run on the pipes for
-//! single numbers, and the tensor cores, some seven times as fast in TF32 and fifteen in bfloat16
-//! (H100), idle. PyTorch takes no TF32 for products unless it is told to, and for convolutions
-//! unless it is told not to.
+//! The GPU computes on its slower units: float32 matrix products run on the ordinary FP32 pipes
+//! while the tensor cores idle, some seven times as fast in TF32 and fifteen times in bfloat16
+//! (H100). By default PyTorch uses TF32 for convolutions, but not for matrix products.
 //!
 //! # How it is recognised
-//! By the names of cuBLAS's, cuDNN's and CUTLASS's kernels, which say what computes: `ffma`,
-//! `simt_sgemm`, `sgemm`, `scudnn`, Winograd's and Fourier's. Only those of 20 us and more count (a
-//! shorter one waits for other things), on a GPU whose tensor cores are much faster in TF32 (A100,
-//! H100, H200, B200, B300), and where less than a tenth as much runs in TF32: else it is allowed.
-//! Of a trace with operators what belongs to a decomposition (`linalg_`) does not count.
+//! By the names of cuBLAS, cuDNN and CUTLASS kernels, which tell the unit that computes: `ffma`,
+//! `simt_sgemm`, `sgemm`, `scudnn`, Winograd and Fourier transforms. Only kernels of 20 us and
+//! more count (shorter ones are limited by other things), on a GPU whose tensor cores are much
+//! faster in TF32 (A100, H100, H200, B200, B300). If TF32 kernels take a tenth of that time or
+//! more, TF32 is allowed, and nothing is said. In traces with operators, products of
+//! decompositions (`linalg_`) do not count.
 //!
 //! # How sure
-//! That these kernels use no tensor core is exact. By how much faster they get is an estimate:
-//! three quarters of what the data sheet says of TF32 (H200, 2026-11-29: products 0.84 of it),
-//! transforms 0.4 of their time (0.34), and no less than their memory traffic asks for, where the
-//! GPU's counters tell that. Without them, with other processes' work in them, or with transforms,
-//! the confidence is low, else medium: whether TF32 (10 bits of mantissa) is precise enough is for
-//! you to judge. bfloat16 wins more. The replay tells what the step gains: the host may be the next
-//! limit.
+//! That these kernels do not use tensor cores is certain. How much faster they would be is an
+//! estimate: products reach three quarters of the data sheet's TF32 rate (measured on an H200,
+//! 2026-11-29: 0.84), transforms take 0.4 of their time (measured: 0.34), and nothing gets faster
+//! than its memory traffic allows, where the GPU's counters tell that. Without counters, with
+//! other processes' work in them, or with transforms the confidence is low, otherwise medium:
+//! whether TF32 (10 bits of mantissa) is precise enough is for you to judge. bfloat16 wins more.
+//! The replay shows what the step gains, as the host may be the next limit.
 //!
 //! # Example
 //! ```python
@@ -101,7 +101,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         () => is_fp32_product(name).then_some((1.0 / (faster * REACHED)).max(least)),
     };
     let products = Kernels::named(case, LEAST_NS, rest)?.but(is_decomposition)?;
-    let seen = Fact::new("products in float32 without tensor cores run {often} and take {share} of the time")
+    let seen = Fact::new("float32 products without tensor cores run {often} and take {share} of the time")
         .with("often", case.rhythm(products.count))
         .with("share", Figure::Share(products.share()));
     let mut f = products.finding((CODE, NAME), seen)?;

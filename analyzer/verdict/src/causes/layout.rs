@@ -1,22 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP134 LAYOUT: tensors are turned over between layouts.
+//! GP134 LAYOUT: tensors are copied from one memory layout to another.
 //!
 //! # What it means
-//! The tensor cores take images pixel by pixel, all channels of one together (NHWC). PyTorch keeps
-//! them channel by channel (NCHW) unless it is told otherwise, so cuDNN copies inputs, weights and
-//! results of each convolution into the other layout and back. `transpose(...).contiguous()` copies
-//! a tensor likewise, though the next operation might take it as it lies.
+//! Tensor cores read images pixel by pixel, with all channels of a pixel together (NHWC). By
+//! default PyTorch stores them channel by channel (NCHW), so cuDNN copies the inputs, weights and
+//! results of each convolution into the other layout and back. `transpose(...).contiguous()` makes
+//! such a copy too, although the next operation might accept the tensor as it is.
 //!
 //! # How it is recognised
-//! By the names of kernels that do nothing else: `nchwToNhwc` and `nhwcToNchw` (of the former there
-//! are more, for they turn weights over, too), or PyTorch's copy of what does not lie in order, in
-//! the forward pass, asked for by `contiguous()` as far as operators are known.
+//! By the names of kernels that do nothing else: `nchwToNhwc` and `nhwcToNchw` (more of the
+//! former, since weights are converted too), or PyTorch's copy kernel for non-contiguous tensors,
+//! in the forward pass. Where operators are known, only copies that `contiguous()` asked for
+//! count.
 //!
 //! # How sure
-//! Number and time of these kernels are exact. The prediction leaves them out; beside images batch
-//! norms take three quarters of their time (H200: 0.54), which is no reason by itself: a gradient
-//! that is not in that layout slows them. The confidence is medium at most; low beside group norms,
-//! which turn the image over themselves, and for `contiguous()`, which may be needed.
+//! The number and time of these kernels are exact. The prediction leaves them out, and has batch
+//! norms between convolutions take three quarters of their time (measured on an H200: 0.54). Slow
+//! batch norms are no evidence by themselves: a gradient in the other layout slows them too. The
+//! confidence is medium at most; it is low beside group norms, which convert the image themselves,
+//! and for `contiguous()`, which may be needed.
 //!
 //! # Example
 //! ```python
@@ -29,9 +31,9 @@
 //!
 //! # What to change
 //! `memory_format=torch.channels_last` for the model and its inputs, in bfloat16 or under autocast
-//! (of volumes `channels_last_3d`; sequences have none). `is_contiguous(memory_format=...)` finds
-//! what changes it back. JAX: `dimension_numbers` with `NHWC`. Else: matmul and `F.linear` take
-//! transposed inputs.
+//! (`channels_last_3d` for volumes; sequences have no such format).
+//! `is_contiguous(memory_format=...)` finds what changes it back. JAX: `dimension_numbers` with
+//! `NHWC`. For `contiguous()`: matmul and `F.linear` accept transposed inputs.
 
 use super::kernel_names::{is_from_channels_last, is_norm_by_channel, is_strided_copy, is_to_channels_last};
 use super::kernels::{as_kernel, Kernels};
@@ -73,13 +75,13 @@ fn images(case: &Case) -> Option<Finding> {
         false => is_norm_by_channel(name).then_some(NORM),
     };
     let seen =
-        Fact::new("kernels that turn images over between layouts run {often} and take {share} of the time")
+        Fact::new("kernels that convert images between layouts run {often} and take {share} of the time")
             .with("often", case.rhythm(turned.count))
             .with("share", Figure::Share(turned.share()));
     let norms = Kernels::named(case, 0, |name| is_norm_by_channel(name).then_some(NORM));
     let mut f = Kernels::named(case, 0, rest)?.but(is_of_one_dimension)?.finding((CODE, NAME), seen)?;
     f.facts.add(norms.map(|norms| {
-        Fact::new("batch norms of images that lie so take {share} of it")
+        Fact::new("batch norms of images in that layout take {share} of it")
             .with("share", Figure::Share(norms.share()))
     }));
     // group norms take images channel by channel alone, and turn them over themselves
@@ -93,11 +95,11 @@ fn images(case: &Case) -> Option<Finding> {
     f.advice = match names.iter().any(|name| name.contains("conv3d")) {
         false => Advice::new(
             "use channels_last",
-            "keep model and inputs in memory_format=torch.channels_last, so that cuDNN has nothing to turn over",
+            "keep model and inputs in memory_format=torch.channels_last, so that cuDNN has nothing to convert",
         ),
         true => Advice::new(
             "use channels_last_3d",
-            "keep model and inputs in memory_format=torch.channels_last_3d, so that cuDNN has nothing to turn over",
+            "keep model and inputs in memory_format=torch.channels_last_3d, so that cuDNN has nothing to convert",
         ),
     };
     Some(f)
@@ -127,14 +129,14 @@ fn copies(case: &Case) -> Option<Finding> {
         run.operator(&origin, op).is_none_or(|operator| operator.name.contains("contiguous"))
     });
     let copies = Kernels::these(case, asked.map(|op| (as_kernel(op), 0)))?;
-    let seen = Fact::new("copies that put tensors in another order run {often} and take {share} of the time")
+    let seen = Fact::new("copies that reorder tensors run {often} and take {share} of the time")
         .with("often", case.rhythm(copies.count))
         .with("share", Figure::Share(copies.share()));
     let mut f = copies.finding((CODE, NAME), seen).filter(|f| f.win.share() >= MINOR_WIN)?;
     f.confidence = Confidence::Low;
     f.advice = Advice::new(
-        "take tensors as they lie",
-        "let each operation take what the one before leaves (F.linear and matmul take transposed inputs), rather than transpose(...).contiguous()",
+        "avoid contiguous copies",
+        "let each operation take what the one before returns (F.linear and matmul accept transposed inputs), instead of transpose(...).contiguous()",
     );
     Some(f)
 }

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP138 LOW-OCCUPANCY: kernels that have too little to do for the whole GPU.
+//! GP138 LOW-OCCUPANCY: kernels with too little work for the whole GPU.
 //!
 //! # What it means
 //! A GPU has more than a hundred multiprocessors. A kernel with fewer blocks than that leaves the
-//! others idle for as long as it runs. And a matrix product of few rows keeps all of them waiting
-//! for memory: it reads all weights for little arithmetic (a low arithmetic intensity). This is of
-//! the whole GPU (Waves in `stats -r cuda_gpu_kern_sum`), not of the warps on one multiprocessor
-//! (Occup): those can be as many as fit.
+//! others idle while it runs. A matrix product of few rows keeps all of them waiting for memory:
+//! it reads all weights for little arithmetic (low arithmetic intensity). Occupancy here is that
+//! of the whole GPU (Waves in `stats -r cuda_gpu_kern_sum`), not that of one multiprocessor by its
+//! warps (Occup), which may be full.
 //!
 //! # How it is recognised
-//! Either by the grid: kernels of 20 us and more with blocks for half of the multiprocessors at
-//! most, where no second stream has kernels (recurrent layers and collectives, which are made so,
-//! do not count). Or, where products take most of the time, by the GPU's counters: the tensor cores
-//! are half busy at most, seven tenths of the memory bandwidth or more are used.
+//! Either by the grid: kernels of 20 us and more with blocks for at most half of the
+//! multiprocessors, where no second stream has kernels (recurrent layers and collectives, which
+//! are made that way, do not count). Or, where products take most of the time, by the GPU's
+//! counters: the tensor cores are busy for at most half of the time, and at least seven tenths of
+//! the memory bandwidth are used.
 //!
 //! # How sure
-//! Grid, time and counters are exact. The prediction has few blocks spread over all multiprocessors
-//! and take half as long again as that would. Of products it is said what as many rows take in a
-//! batch several times as large: the time in which the tensor cores, at seven tenths of their peak,
-//! do the same; that step is longer, so none is predicted. Whether the program can give a kernel
-//! more is not known: the confidence is low.
+//! Grid, time and counters are exact. For few blocks, the prediction spreads them over all
+//! multiprocessors, and has them take half as long again as that would. For products, the evidence
+//! says what a row takes in a batch several times as large, with the tensor cores at seven tenths
+//! of their peak; that step is longer, so no step time is predicted. Whether the program can give
+//! a kernel more work is not known: the confidence is low.
 //!
 //! # Example
 //! ```python
@@ -30,10 +31,10 @@
 //! ```
 //!
 //! # What to change
-//! A larger batch, as far as memory allows (the evidence says how full it is). Work on all rows,
-//! heads or experts at once (`torch.bmm`, grouped products) rather than one after the other. Split
-//! long rows; in kernels of your own, split the loop that one block runs. Small models: several on
-//! one GPU.
+//! A larger batch, as far as memory allows (the evidence says how full it is). All rows, heads or
+//! experts at once (`torch.bmm`, grouped products) instead of one after the other. Split long
+//! rows; in kernels of your own, split the loop that one block runs. Several small models on one
+//! GPU.
 
 use trace::Kind;
 
@@ -71,7 +72,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     let full = fullest(case);
     f.facts.add(
         full.map(|full| {
-            Fact::new("the GPU's memory is {full} full at most").with("full", Figure::Share(full))
+            Fact::new("the GPU's memory is at most {full} full").with("full", Figure::Share(full))
         }),
     );
     Some(f)
@@ -102,7 +103,7 @@ fn few_blocks(case: &Case) -> Option<Finding> {
         (kernel, (kernel.ns as f64 * (SPREAD * f64::from(op.b) / all).max(floor)) as u64)
     });
     let few = Kernels::these(case, spread)?;
-    let seen = Fact::new("kernels with blocks for half of the multiprocessors at most run {often} and take {share} of the time")
+    let seen = Fact::new("kernels with blocks for at most half of the multiprocessors run {often} and take {share} of the time")
         .with("often", case.rhythm(few.count))
         .with("share", Figure::Share(few.share()));
     let mut f = few.finding((CODE, NAME), seen)?;

@@ -1,26 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-//! GP137 MEMORY-BOUND: operations on each element follow each other, each through memory.
+//! GP137 MEMORY-BOUND: elementwise operations follow one another, each through memory.
 //!
 //! # What it means
-//! An activation, a norm or a loss that is written out as several operations reads and writes a
-//! whole tensor for each of them, and computes next to nothing. One fused kernel reads and writes
-//! it once.
+//! An activation, a norm or a loss written as several operations reads and writes the whole tensor
+//! for each of them, and computes next to nothing. One fused kernel reads and writes it once.
 //!
 //! # How it is recognised
-//! By chains: kernels of PyTorch's that work on each element, or sum some up, one behind the other
-//! on a stream, in one step, put there by one function and module of the program, forward or
-//! backward. Any other kernel and a copy to the host ends a chain. So does one that works on
-//! another tensor: the same kernel of the same line, the same copy, sum, norm or softmax of any
-//! line, a grid that says that its tensor is of another size. Gradients of weights and biases are
-//! no part of one. One of nothing but casts, copies and sums does not count, nor one below 20 us.
-//! It needs the lines of the program.
+//! By chains: PyTorch kernels that work on each element, or sum elements up, one right after the
+//! other on a stream, in one step, launched by one function and module of the program, in the
+//! forward or the backward pass. Any other kernel, and a copy to the host, ends a chain. So does a
+//! kernel that works on another tensor: the same kernel from the same line; the same copy, sum,
+//! norm or softmax from any line; a grid for a tensor of another size. Gradients of weights and
+//! biases are not part of a chain. Chains of nothing but casts, copies and sums do not count, nor
+//! do those below 20 us. The lines of the program must be known.
 //!
 //! # How sure
-//! Which kernels follow each other, and for how long, is exact. The prediction has a chain take as
-//! long as its longest kernel; six tenths of that where the chain converts types, as what goes in
-//! or comes out of it is then half as wide. That all of it works on one tensor is likely, not
-//! known: the confidence is medium. It is said from 15% of a step on, as every loss makes a short
-//! chain.
+//! Which kernels follow one another, and for how long, is exact. The prediction has a chain take
+//! as long as its longest kernel, or six tenths of that where the chain converts types, since what
+//! goes in or comes out is then half as wide. That all of it works on one tensor is likely, not
+//! known: the confidence is medium. It is reported from 15% of a step on, as every loss makes a
+//! short chain.
 //!
 //! # Example
 //! ```python
@@ -32,8 +31,8 @@
 //!
 //! # What to change
 //! `@torch.compile` on that function, or the operation that PyTorch has for it: `F.gelu`,
-//! `F.layer_norm`, `F.rms_norm`, `F.cross_entropy`. A custom kernel (Triton) where there is none.
-//! Keep what lies between in bfloat16 where float32 is not needed.
+//! `F.layer_norm`, `F.rms_norm`, `F.cross_entropy`; a custom kernel (Triton) where there is none.
+//! Keep intermediate results in bfloat16 where float32 is not needed.
 
 use std::collections::HashMap;
 
@@ -78,10 +77,9 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
         search.end();
     }
     let chains = Kernels::these(case, search.found.into_iter())?;
-    let seen =
-        Fact::new("kernels that follow each other through memory run {often} and take {share} of the time")
-            .with("often", case.rhythm(chains.count))
-            .with("share", Figure::Share(chains.share()));
+    let seen = Fact::new("elementwise kernels that could be fused run {often} and take {share} of the time")
+        .with("often", case.rhythm(chains.count))
+        .with("share", Figure::Share(chains.share()));
     let mut f = chains.finding((CODE, NAME), seen).filter(|f| f.win.share() >= LEAST_WIN)?;
     f.advice = Advice::new(
         "torch.compile, or PyTorch's fused operation",

@@ -234,13 +234,13 @@ registry! {
     recompute 3 [None, None, None] Some(recompute::evaluate),
         "the forward pass is computed again";
     layout 2 [None, None, None] Some(layout::evaluate),
-        "tensors are turned over between layouts";
+        "tensors are copied between layouts";
     attention_unfused 2 [None, None, None] Some(attention_unfused::evaluate),
         "attention is not fused";
     alignment 2 [None, None, None] Some(alignment::evaluate),
         "matrices are not aligned";
     memory_bound 4 [None, None, None] Some(memory_bound::evaluate),
-        "operations follow each other through memory";
+        "elementwise operations are not fused";
     low_occupancy 3 [None, None, None] Some(low_occupancy::evaluate),
         "kernels leave much of the GPU idle";
     throttled 7 [None, None, None] Some(throttled::evaluate),

@@ -13,9 +13,9 @@
 //!
 //! # How sure
 //! What is computed again, and for how long, is exact. Whether it would fit into memory is not
-//! known, so the confidence is low; where the device was nine tenths full (NVML's readings, which
-//! the evidence has) it is not said. The prediction leaves out these kernels, and not what the host
-//! takes for launching them.
+//! known, so the confidence is low; where the device was nine tenths full (by NVML's readings,
+//! shown in the evidence) nothing is said. The prediction leaves these kernels out, but not the
+//! time the host takes to launch them.
 //!
 //! # Example
 //! ```python
@@ -28,9 +28,9 @@
 //! ```
 //!
 //! # What to change
-//! Checkpoint fewer blocks, or only what is cheap to compute and large to keep (activations, norms:
-//! selective checkpointing), until memory is nearly full. `torch.compile` does so by itself. A
-//! smaller batch may need none.
+//! Checkpoint fewer blocks, or only what is cheap to compute and large to keep (activations,
+//! norms: selective checkpointing), until memory is nearly full. `torch.compile` does so by
+//! itself. With a smaller batch you may need none.
 
 use trace::event::Gauge;
 use trace::{FrameInfo, Language};
@@ -72,7 +72,7 @@ pub(super) fn evaluate(case: &Case) -> Option<Finding> {
     f.confidence = Confidence::Low;
     f.facts.add(
         full.map(|full| {
-            Fact::new("the GPU's memory is {full} full at most").with("full", Figure::Share(full))
+            Fact::new("the GPU's memory is at most {full} full").with("full", Figure::Share(full))
         }),
     );
     Some(f)

@@ -2,20 +2,21 @@
 //! GP139 THROTTLED: heat or the power supply holds the GPU's clock down.
 //!
 //! # What it means
-//! A GPU that gets too hot, or whose server tells it to draw less, runs slower than it could,
-//! whatever runs on it. (Its own power limit is no fault: a full GPU meets it, and the evidence
-//! says so.)
+//! A GPU that gets too hot, or whose server tells it to draw less power, runs slower than it
+//! could, whatever runs on it. (Reaching its own power limit is normal for a busy GPU; the
+//! evidence mentions it.)
 //!
 //! # How it is recognised
-//! By NVML's readings: in half of them or more it names heat, the power brake or a hardware
-//! slowdown as what holds clocks down, and neither the power limit nor clocks that were set; and
-//! the clock of the multiprocessors is 5% or more below its highest.
+//! By NVML's readings: in at least half of them it names heat, the power brake or a hardware
+//! slowdown as what holds the clocks down, and neither the power limit nor clocks that somebody
+//! set; and the SM clock is 5% or more below its maximum.
 //!
 //! # How sure
-//! What NVML names is the driver's own word; it tells the clock once a second, and that may be a
+//! The reason is the driver's own statement. NVML reports the clock once a second, and may be a
 //! tenth too high (H200 under its power cap). The prediction has kernels run at the highest clock,
-//! but for the part of the time in which memory is at work by the GPU's counters, which does not
-//! gain; without counters half of it. The confidence is medium with counters, else low.
+//! except for the part of the time in which, by the GPU's counters, memory is at work, which does
+//! not gain; without counters that part is taken to be half. The confidence is medium with
+//! counters, otherwise low.
 //!
 //! # Example
 //! ```sh
@@ -24,8 +25,8 @@
 //! ```
 //!
 //! # What to change
-//! Nothing in the program. Heat: airflow, dust, a fan, coolant, a neighbour in the rack. Power
-//! brake and hardware slowdown: power supply, cables, the server's power policy. Run on another
+//! Nothing in the program. For heat: airflow, dust, fans, coolant, a neighbour in the rack. For a
+//! power brake or hardware slowdown: power supply, cables, the server's power policy. Use another
 //! machine meanwhile; in a job of many GPUs the slowest holds up all.
 
 use trace::event::Gauge;
