@@ -189,6 +189,15 @@ fn has_the_verdict_of_its_trace(path: &Path) {
     assert_eq!(said(&b), said(&a), "{name}");
 }
 
+/// Operators without lines are in the export, too: without them an attention would be told by the
+/// order of its kernels alone.
+#[test]
+fn a_trace_with_operators_has_the_verdict_of_its_export() {
+    let files = files(&Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/roofline"), ".json.gz");
+    assert!(files.len() >= 4, "{files:?}");
+    files.iter().for_each(|f| has_the_verdict_of_its_trace(f));
+}
+
 #[test]
 fn a_kept_recording_has_the_verdict_of_its_trace() {
     kept::all().iter().skip(4).step_by(12).for_each(|f| has_the_verdict_of_its_trace(f));

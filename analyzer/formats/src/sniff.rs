@@ -260,7 +260,8 @@ fn from_kineto(k: Kineto) -> Input {
         (false, true) => Format::Xla,
         (false, false) => Format::Kineto,
     };
-    if format == Format::Kineto {
+    // (what was exported of such a trace has its ranges, too)
+    if format.recorder() == Recorder::Torch {
         run.take_operators();
     }
     Input { format, run, zero, refused, events, bytes, notes, os_calls: Vec::new(), operators }
