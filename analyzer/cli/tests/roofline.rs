@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Purpose: the table `roofline` says of a torch.profiler trace with shapes what its operators
-//! compute and move a second, and of a recording of gapprobe's what element-wise kernels move; by
+//! compute and move a second, and of a recording of gapprobe's what elementwise kernels move; by
 //! hand. Of a device whose peaks are not known no share of them is told.
 
 use cli::tables::{self, Cell, NameStyle, Source, Table};

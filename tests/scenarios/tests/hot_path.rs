@@ -173,7 +173,7 @@ fn timed_an_event_costs_little() {
     let _alone = CORES.write().unwrap_or_else(|e| e.into_inner());
     // `cargo bench` holds the targets in ns, on a quiet machine. Here anything may run beside, and
     // the machine may be a slower one: of each side the quickest block counts, and ours is held
-    // against the bare one (0.37 to 0.47 in 14 runs, on idle cores and with two more on each)
+    // against the bare one (0.36 to 0.47 in 14 runs, on idle cores and with two more on each)
     one_of_four_is_right("13.0", "cost", |run| number(run, "least ") < 0.75 * number(run, "bare "));
 }
 

@@ -52,7 +52,7 @@ impl Inputs {
         self.shapes.iter().map(|s| numbers(s)).fold(0.0, f64::max)
     }
 
-    /// Is the last of them what an element-wise operator writes (`out=`)? It comes behind numbers,
+    /// Is the last of them what an elementwise operator writes (`out=`)? It comes behind numbers,
     /// or is one tensor more than the operator takes.
     pub(super) fn holds_result(&self, name: &str) -> bool {
         let last = self.shapes.len().saturating_sub(1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Work of PyTorch's element-wise kernels, by their names and grids.
+//! Work of PyTorch's elementwise kernels, by their names and grids.
 
 use super::Work;
 

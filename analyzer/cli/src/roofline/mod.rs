@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What work must at least compute and move, and how long that takes a device at its peak (the
 //! roofline: Williams, Waterman and Patterson 2009): an estimate. Of PyTorch's operators by the
-//! shapes of their inputs (`inputs.rs`, `operators.rs`), of its element-wise kernels by name and
+//! shapes of their inputs (`inputs.rs`, `operators.rs`), of its elementwise kernels by name and
 //! grid (`kernels.rs`). Each input is read once and each result written once, from and to the
 //! device's memory: what a cache keeps makes less of it, what is read again more.
 

@@ -32,7 +32,7 @@ pub(super) static REPORT: Report = Report {
     name: "roofline",
     title: "Roofline (Estimate)",
     what: "what operators or kernels compute and move at least, against the device's peaks: an estimate",
-    needs: "operators with shapes (torch.profiler: record_shapes=True), or PyTorch's element-wise kernels on CUDA, at least one of them in 16 bits",
+    needs: "operators with shapes (torch.profiler: record_shapes=True), or PyTorch's elementwise kernels on CUDA, at least one of them in 16 bits",
     usual: false,
     shown: 50,
     columns: &[

@@ -143,6 +143,6 @@ fn what_is_no_chain() {
     });
     assert!(a.findings.iter().all(|f| f.cause != "MEMORY-BOUND"), "without lines: {:?}", a.findings);
     let seen = a.verdict.text();
-    let why = "100% of the GPU's work is element-wise operations, norms and softmaxes; which of them could be fused (GP137) cannot be told without lines of Python";
+    let why = "100% of the GPU's work is elementwise operations, norms and softmaxes; which of them could be fused (GP137) cannot be told without lines of Python";
     assert!(seen.contains(why), "{seen}");
 }

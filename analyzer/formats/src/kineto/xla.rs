@@ -6,8 +6,7 @@
 //! Kept: what stands on a stream; calls of the runtime on the host, joined by `correlation_id`;
 //! Python functions (`$file.py:line function`); all else on the host as operators. Lanes that were
 //! derived from the streams repeat them: `XLA Ops` counts only where a device has no stream.
-//! Steps: annotated by the program (`StepTraceAnnotation`: `step_num`), else each execution of the
-//! module that takes most of the time: as its lane or the host tells, or by its kernels.
+//! What the steps are is found by [`steps`].
 
 mod steps;
 

@@ -2,9 +2,9 @@
 //! GP132 FP32-MATMUL: float32 products and convolutions leave the tensor cores idle.
 //!
 //! # What it means
-//! The GPU computes on its slower units: float32 matrix products run on the ordinary FP32 pipes
-//! while the tensor cores idle, some seven times as fast in TF32 and fifteen times in bfloat16
-//! (H100). By default PyTorch uses TF32 for convolutions, but not for matrix products.
+//! The GPU computes on its slower units: float32 matrix products run on the ordinary FP32 pipes.
+//! The tensor cores, some seven times as fast in TF32 and fifteen times in bfloat16 (H100), stay
+//! idle. By default PyTorch uses TF32 for convolutions, but not for matrix products.
 //!
 //! # How it is recognised
 //! By the names of cuBLAS, cuDNN and CUTLASS kernels, which tell the unit that computes: `ffma`,

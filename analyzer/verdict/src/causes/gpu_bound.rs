@@ -105,7 +105,7 @@ pub(super) fn largest(case: &Case) -> Option<Fact> {
     if known == 0 && share(linked) >= memory_bound::LEAST_WIN {
         let why = if run.foreign { "lines (with_stack=True)" } else { "lines of Python" };
         return Some(
-            Fact::new("{linked} of the GPU's work is element-wise operations, norms and softmaxes; which of them could be fused (GP137) cannot be told without {why}")
+            Fact::new("{linked} of the GPU's work is elementwise operations, norms and softmaxes; which of them could be fused (GP137) cannot be told without {why}")
                 .with("linked", Figure::Share(share(linked)))
                 .with("why", why),
         );

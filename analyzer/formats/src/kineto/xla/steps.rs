@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Steps of XLA's profiles: annotated by the program, else each execution of the module that takes
-//! most of the time, as its lane or the host tells, or by its kernels.
+//! Steps of XLA's profiles: annotated by the program (`StepTraceAnnotation`: `step_num`), else each
+//! execution of the module that takes most of the time, as its lane or the host tells, or by its
+//! kernels.
 
 use std::collections::HashMap;
 
